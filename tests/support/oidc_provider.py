@@ -37,6 +37,7 @@ class OidcProvider:
         self.lie: Callable[[dict[str, Any], dict[str, Any]], None] = lambda header, claims: None
         self.described: dict[str, Any] = {}
         self.key_asks = 0
+        self.exchanges = 0
         self._codes: dict[str, dict[str, str]] = {}
 
     async def configuration(self, request: web.Request) -> web.Response:
@@ -65,6 +66,7 @@ class OidcProvider:
         raise web.HTTPFound(f"{self.redirect_uri}?{urlencode({'code': code, 'state': query['state']})}")
 
     async def token(self, request: web.Request) -> web.Response:
+        self.exchanges += 1
         form = {name: str(value) for name, value in (await request.post()).items()}
         asked = self._codes.pop(form.get("code", ""), None)
         challenge = _base64(sha256(form.get("code_verifier", "").encode()).digest())

@@ -1,13 +1,16 @@
 """Login rules: user names, passwords, delays after failed logins, session expiry.
 
 The delay grows with each failure and is forgotten after an hour without one. Failures are counted per account, known
-or not, and per client address: the first limits guessing one user's password, the second guessing everybody's. No
-account is locked permanently, since anybody who knows a user's name could then lock them out.
+or not, and network, and per network alone: the first limits guessing one user's password, the second guessing
+everybody's. Anybody who knows a user's name could otherwise lock them out; so failures from other networks count only
+towards a high ceiling, a browser in which the user has logged in before has its own count, and no account is locked
+permanently. A try during a delay counts against its network.
 """
 
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from ipaddress import IPv6Address, ip_address
 
 from fieldpost.core.errors import InvalidInput
 
@@ -16,6 +19,8 @@ PASSWORD_LENGTH_MIN = 12
 PASSWORD_BYTES_MAX = 1024
 """Longer passwords are rejected before hashing."""
 DISTINCT_MIN = 5
+NETWORK_BITS = 64
+"""One customer usually has a whole IPv6 network of this size."""
 
 # ASCII without capitals, so that no two names look alike.
 _USER_NAME = re.compile(rf"[a-z0-9][a-z0-9._@+-]{{0,{USER_NAME_MAX - 1}}}")
@@ -32,8 +37,22 @@ class Patience:
 
 
 WITH_ACCOUNT = Patience(free=4, first=timedelta(seconds=1), longest=timedelta(minutes=5))
+"""With an account, from one network or one known browser."""
+WITH_EVERYBODY = Patience(free=300, first=timedelta(seconds=1), longest=timedelta(minutes=5))
+"""With an account, from all networks together."""
 # Many people may share one address, behind a gateway.
-WITH_ADDRESS = Patience(free=20, first=timedelta(seconds=1), longest=timedelta(minutes=15))
+WITH_NETWORK = Patience(free=20, first=timedelta(seconds=1), longest=timedelta(minutes=15))
+
+
+def network_of(address: str) -> str:
+    """The network that a client address stands for: the address itself, or the /64 of an IPv6 address."""
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is None:
+        return f"{IPv6Address(int(found) >> NETWORK_BITS << NETWORK_BITS)}/{NETWORK_BITS}"
+    return str(found.ipv4_mapped if isinstance(found, IPv6Address) else found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ async def test_who_failed_too_often_is_told_to_wait_whoever_he_is(front: Front) 
             assert waiting.status_code == 429
             told.append(re.sub("viewer|nobody|[0-9a-f]{64}", "", waiting.text))
     assert told[0] == told[1]
-    assert "Too many failed logins; wait 1 seconds" in told[0] or "wait 2 seconds" in told[0]
+    assert "Too many failed logins; wait 2 s, then try again" in told[0]
 
 
 async def test_the_browser_is_told_apart_by_what_it_says_of_itself(front: Front) -> None:

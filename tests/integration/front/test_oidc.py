@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 import httpx2
@@ -15,6 +15,7 @@ from fieldpost.central.access.oidc import CALLBACK_PATH, Oidc
 from fieldpost.central.access.oidc_options import OidcOptions
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import ConfigError
+from fieldpost.core.login import WITH_NETWORK
 from fieldpost.front.app import create_app
 from fieldpost.front.options import FrontOptions
 from fieldpost.outbound.outbound import Outbound
@@ -124,6 +125,9 @@ LIES = {
     "expired": lambda header, claims: claims.__setitem__("exp", claims["iat"] - 121),
     "from the future": lambda header, claims: claims.__setitem__("iat", claims["iat"] + 121),
     "no subject": _set("sub", ""),
+    "an infinite end": _set("exp", float("inf")),
+    "no number as its end": _set("exp", float("nan")),
+    "an end in two days": lambda header, claims: claims.__setitem__("exp", claims["iat"] + 2 * 86_400),
     "no end": lambda header, claims: claims.pop("exp"),
     "not signed": _alg("none"),
     "signed by our own secret": _alg("HS256"),
@@ -226,3 +230,42 @@ def test_settings_that_do_not_fit_together_are_refused(missing: str) -> None:
             oidc=OidcOptions(**given), front=FrontOptions(public_url="" if missing == "public_url" else URL)
         )
     assert refused.value.code == "settings.oidc"
+
+
+@pytest.mark.threat(35)
+async def test_a_forged_callback_makes_no_call_to_the_provider(house: House) -> None:
+    async with house.front.client() as client:
+        await client.get("/login/oidc")
+        kept = client.cookies["fieldpost-oidc"]
+        for forged in ("%2F|state.nonce.verifier~00", "a.b.c.%2F", kept[:-1] + "g", "%2F|" + "x" * 4000, ""):
+            client.cookies.clear()
+            client.cookies.set("fieldpost-oidc", forged)
+            refused = await client.get(f"{CALLBACK_PATH}?state=state&code=x")
+            assert refused.status_code == 403
+            assert "no login is in progress" in refused.text.lower()
+    assert house.provider.exchanges == 0
+
+
+@pytest.mark.threat(35)
+async def test_invented_codes_are_limited_by_network_and_good_ones_cost_nothing(house: House) -> None:
+    async with house.front.client() as client:
+        for _ in range(WITH_NETWORK.free + 5):
+            assert (await house.log_in(client)).status_code == 303
+        before = house.provider.exchanges
+        for number in range(WITH_NETWORK.free + 5):
+            away = await client.get("/login/oidc")
+            state = parse_qs(urlsplit(away.headers["location"]).query)["state"][0]
+            back = await client.get(f"{CALLBACK_PATH}?state={state}&code=invented")
+            assert back.status_code == (403 if number <= WITH_NETWORK.free else 503), number
+        assert house.provider.exchanges - before == WITH_NETWORK.free + 1
+
+
+@pytest.mark.threat(12)
+async def test_a_login_ends_the_earlier_session_of_this_browser(house: House) -> None:
+    accounts = house.front.operate.accounts
+    async with house.front.client() as client:
+        await house.log_in(client)
+        first = client.cookies[COOKIE]
+        await house.log_in(client)
+        assert await accounts.by_session(first) is None
+        assert await accounts.by_session(client.cookies[COOKIE]) is not None

@@ -10,7 +10,7 @@ from fieldpost.core.errors import InvalidInput
 from fieldpost.core.login import (
     PASSWORD_BYTES_MAX,
     WITH_ACCOUNT,
-    WITH_ADDRESS,
+    WITH_NETWORK,
     Patience,
     Tally,
     charged,
@@ -61,7 +61,7 @@ def test_the_longest_password_is_counted_in_bytes() -> None:
 
 
 @pytest.mark.threat(13)
-@given(st.sampled_from([WITH_ACCOUNT, WITH_ADDRESS]), st.integers(1, 10_000))
+@given(st.sampled_from([WITH_ACCOUNT, WITH_NETWORK]), st.integers(1, 10_000))
 def test_a_wait_never_shrinks_with_another_failure_and_never_passes_the_longest(
     patience: Patience, failures: int
 ) -> None:
@@ -85,8 +85,8 @@ def test_failures_are_forgotten_after_a_quiet_hour_and_not_before() -> None:
 
 
 def test_a_failure_that_was_none_is_given_back() -> None:
-    before = Tally(WITH_ADDRESS.free, NOW, NOW)
-    after = given_back(charged(before, WITH_ADDRESS, NOW), NOW)
+    before = Tally(WITH_NETWORK.free, NOW, NOW)
+    after = given_back(charged(before, WITH_NETWORK, NOW), NOW)
     assert (after.failures, after.wait(NOW)) == (before.failures, timedelta(0))
     assert given_back(Tally(0, NOW, NOW), NOW).failures == 0
 

@@ -14,6 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 
+LIFE_MAX = timedelta(days=1)
+"""An ID token is used at once; one that never expires is a mistake of the provider."""
 SKEW = timedelta(seconds=120)
 TOKEN_CHARACTERS_MAX = 64 * 1024
 RSA_BITS_MIN = 2048
@@ -66,6 +68,8 @@ def verify(
     at, skew = now.timestamp(), SKEW.total_seconds()
     if expires <= at - skew:
         raise BadToken("the token has expired")
+    if not expires <= at + LIFE_MAX.total_seconds():
+        raise BadToken(f"the token is valid for more than {LIFE_MAX.days} day")
     if issued > at + skew:
         raise BadToken("the token is from the future; one of the two clocks is wrong")
     return claims

@@ -1,8 +1,9 @@
 """Login, logout and password changes by the user.
 
-Every failed login has the same answer and the same cost. An attempt is counted as failed, by account and by address,
+Every failed login has the same answer and the same cost. An attempt is counted as failed, by account and by network,
 before its password is checked (`store.logins.charge`); after too many failures the caller must wait, whether or not the
-account exists. Each login creates a new session; a changed role or password ends the former sessions.
+account exists. A browser that has logged in before keeps a signed cookie and is counted on its own, so that nobody else
+can make its user wait. Each login creates a new session; a changed role or password ends the former sessions.
 """
 
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from fieldpost.central.access.accounts import issue
 from fieldpost.central.access.audit_trail import record
 from fieldpost.central.access.passwords import Passwords
 from fieldpost.central.access.refusals import Refusals
+from fieldpost.central.access.signatures import CookieSigner
 from fieldpost.central.store.accounts import identities, logins
 from fieldpost.central.store.accounts.identities import TokenRecord, UserRecord
 from fieldpost.central.store.accounts.logins import LinkRecord
@@ -26,12 +28,24 @@ from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import Conflict, Denied, InvalidInput, NotFound, Unavailable
-from fieldpost.core.login import WITH_ACCOUNT, WITH_ADDRESS, Patience, check_password, has_ended, is_user_name
+from fieldpost.core.login import (
+    WITH_ACCOUNT,
+    WITH_EVERYBODY,
+    WITH_NETWORK,
+    Patience,
+    check_password,
+    has_ended,
+    is_user_name,
+    network_of,
+)
 from fieldpost.core.text import truncate
 from fieldpost.link import credentials
 from fieldpost.link.credentials import IssuedToken
 
 AGENT_BYTES_MAX = 256
+BROWSER = "browser"
+BROWSER_S = 180 * 86400
+"""How long a browser is known after a login."""
 
 log = structlog.get_logger()
 
@@ -51,6 +65,8 @@ class Origin:
 
     address: str = ""
     agent: str = ""
+    browser: str = ""
+    """The cookie of a browser that has logged in before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +76,8 @@ class NewSession:
     actor: Actor
     token: str = field(repr=False)
     expires_at: datetime
+    browser: str = field(default="", repr=False)
+    """The cookie by which this browser is known at its next login."""
 
 
 class Logins:
@@ -72,7 +90,9 @@ class Logins:
         passwords: Passwords | None = None,
         options: AccountOptions | None = None,
         refusals: Refusals | None = None,
+        signer: CookieSigner | None = None,
     ) -> None:
+        self.signer = signer or CookieSigner()
         self._refusals = refusals or Refusals(store, clock)
         self._store = store
         self._clock = clock
@@ -100,7 +120,8 @@ class Logins:
         expires_at = now + self._options.session
         entry = record(actor, "session.open", actor.name, now, {"by": by, "session": token.prefix})
         await self._store.write(_open, actor, token, expires_at, origin, entry)
-        return NewSession(actor, token.text, expires_at)
+        browser = self.signer.sign(BROWSER, f"{actor.name}:{int(now.timestamp())}")
+        return NewSession(actor, token.text, expires_at, browser)
 
     async def log_out(self, token: str) -> None:
         """End the session at central too, so that a copied cookie does not work."""
@@ -185,11 +206,8 @@ class Logins:
     async def _try(self, name: str, password: str, origin: Origin) -> UserRecord | None:
         """The user, if this is their password; an unknown user costs the same time."""
         now = self._clock.now()
-        account, address = account_key(name), f"address:{origin.address}" if origin.address else None
-        patience: dict[str, Patience] = {account: WITH_ACCOUNT}
-        if address is not None:
-            patience[address] = WITH_ADDRESS
-        wait = await self._store.write(logins.charge, patience, now)
+        own, patience, network = self._keys_of(name, origin, now)
+        wait = await self._store.write(logins.charge, patience, now, network)
         if wait > timedelta(0):
             log.warning("login.delayed", name=_shown(name), address=origin.address, wait_s=wait.total_seconds())
             raise TooManyLogins(wait)
@@ -197,14 +215,50 @@ class Logins:
         is_right = await self._passwords.matches(user.password_hash if user else None, password)
         if user is None or not is_right:
             return None
-        others = [address] if address is not None else []
-        await self._store.write(logins.succeeded, account, others, self._clock.now())
+        await self._store.write(logins.succeeded, own, patience.keys() - {own}, self._clock.now())
         return user
+
+    async def charge_network(self, purpose: str, origin: Origin) -> None:
+        """Count a try of another kind of login as failed; TooManyLogins if its network has to wait."""
+        key = f"{purpose}:{network_of(origin.address)}"
+        wait = await self._store.write(logins.charge, {key: WITH_NETWORK}, self._clock.now())
+        if wait > timedelta(0):
+            log.warning("login.delayed", by=purpose, address=origin.address, wait_s=wait.total_seconds())
+            raise TooManyLogins(wait)
+
+    async def give_back_network(self, purpose: str, origin: Origin) -> None:
+        """The try succeeded."""
+        await self._store.write(logins.give_back, [f"{purpose}:{network_of(origin.address)}"], self._clock.now())
+
+    def _keys_of(self, name: str, origin: Origin, now: datetime) -> tuple[str, dict[str, Patience], str | None]:
+        """The key of this user here, the patience with each key to charge, and the key of the network."""
+        if self._is_known_browser(name, origin.browser, now):
+            own = f"browser:{_digest(origin.browser)}"
+            return own, {own: WITH_ACCOUNT}, None
+        network, account = network_of(origin.address), account_key(name)
+        own = f"{account}@{network}"
+        patience = {own: WITH_ACCOUNT, account: WITH_EVERYBODY}
+        if not network:
+            return own, patience, None
+        key = f"network:{network}"
+        return own, {**patience, key: WITH_NETWORK}, key
+
+    def _is_known_browser(self, name: str, cookie: str, now: datetime) -> bool:
+        """Whether the cookie is from an earlier login of this user."""
+        known = self.signer.verify(BROWSER, cookie)
+        if known is None:
+            return False
+        owner, _, since = known.rpartition(":")
+        return owner == name and now.timestamp() - int(since) < BROWSER_S
 
 
 def account_key(name: str) -> str:
     """A digest of the name as typed, since users sometimes type a password into the wrong field."""
-    return f"account:{sha256(name.encode('utf-8', 'replace')).hexdigest()[:32]}"
+    return f"account:{_digest(name)}"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def _refused(name: str, origin: Origin) -> Denied:
@@ -268,6 +322,6 @@ def _use_link(conn: Connection, prefix: str, hashed: str, account: str, entry: A
         return False
     identities.set_password(conn, entry.actor, hashed)
     identities.revoke_all(conn, "session", entry.actor, now)
-    logins.succeeded(conn, account, [], now)
+    logins.forget_account(conn, account)
     audit.add(conn, [entry])
     return True

@@ -2,7 +2,8 @@
 
 Central sends the browser to the provider and keeps three random values in a cookie of that browser: `state` returns
 with the browser, `nonce` inside the ID token, and `verifier` proves to the provider that the code and the request come
-from the same client. Central exchanges the code over its own guarded connection, never through the browser.
+from the same client. The cookie is signed and failed callbacks are counted by network, so that forged ones do not make
+central call the provider. Central exchanges the code over its own guarded connection, never through the browser.
 
 A user is identified by issuer and subject, which the provider never reassigns; the name is only a label. The name of an
 existing local user is not taken over. The provider decides the role at each login.
@@ -27,6 +28,7 @@ from fieldpost.central.access.audit_trail import commit, record
 from fieldpost.central.access.id_token import BadToken, Claims, PublicKey, UnknownKey
 from fieldpost.central.access.logins import Logins, NewSession, Origin
 from fieldpost.central.access.oidc_options import OidcOptions
+from fieldpost.central.access.signatures import CookieSigner
 from fieldpost.central.store.accounts import identities
 from fieldpost.central.store.accounts.identities import UserRecord
 from fieldpost.central.store.engine.store import Store
@@ -59,6 +61,19 @@ class Begun:
     state: str = field(repr=False)
     nonce: str = field(repr=False)
     verifier: str = field(repr=False)
+
+    def to_cookie(self, signer: CookieSigner) -> str:
+        return signer.sign("oidc", ".".join((self.state, self.nonce, self.verifier)))
+
+    @classmethod
+    def from_cookie(cls, signer: CookieSigner, cookie: str) -> "Begun":
+        """The login in progress; Denied unless central made this cookie."""
+        value = signer.verify("oidc", cookie)
+        if value is None:
+            raise Denied(
+                "oidc.not_begun", "no login is in progress in this browser", hint="start again at the login page"
+            )
+        return cls("", *value.split("."))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +127,7 @@ class Oidc:
         """A session for the user that the provider has authenticated. Raises Denied, Conflict, Unavailable."""
         if not hmac.compare_digest(state.encode(), begun.state.encode()):
             raise _refused("the answer belongs to another login")
+        await self._logins.charge_network("oidc", origin)
         provider = await self._discover()
         token = await self._exchange(provider, code, begun.verifier)
         claims = await self._verify(provider, token, begun.nonce)
@@ -119,7 +135,9 @@ class Oidc:
         if role is None:
             log.warning("oidc.no_role", address=origin.address)
             raise Denied("oidc.no_role", "the identity provider gives you no role in Fieldpost")
-        return await self._logins.open(await self._user(claims, role), origin, "identity provider")
+        user = await self._user(claims, role)
+        await self._logins.give_back_network("oidc", origin)
+        return await self._logins.open(user, origin, "identity provider")
 
     async def _user(self, claims: Claims, role: Role) -> UserRecord:
         subject = f"{self._options.issuer} {claims['sub']}"

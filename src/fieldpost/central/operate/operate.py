@@ -9,6 +9,7 @@ from fieldpost.central.access.logins import Logins
 from fieldpost.central.access.oidc import Oidc
 from fieldpost.central.access.passwords import Passwords
 from fieldpost.central.access.refusals import Refusals
+from fieldpost.central.access.signatures import CookieSigner
 from fieldpost.central.access.tokens import TokenActions
 from fieldpost.central.access.users import Users
 from fieldpost.central.operate.audit import AuditExport
@@ -74,7 +75,7 @@ class Operate:
             SiteActions(store, clock),
             Intents(store, clock, intents),
             Accounts(store, clock, passwords, accounts),
-            Logins(store, clock, passwords, accounts, refusals),
+            Logins(store, clock, passwords, accounts, refusals, CookieSigner(ring.cookie_keys)),
             Users(store, clock, accounts),
             TokenActions(store, clock),
             AuditExport(store, clock),

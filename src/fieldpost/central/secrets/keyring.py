@@ -63,12 +63,15 @@ class SecretKey:
     cipher: AESGCM = field(repr=False)
     signer: Ed25519PrivateKey = field(repr=False)
     """Signs the seals of the audit log. Derived from the key, so that all nodes of a store have the same one."""
+    cookie_key: bytes = field(repr=False)
+    """Signs cookies; derived in the same way."""
 
     @classmethod
     def of(cls, raw: bytes) -> "SecretKey":
         key_id = hashlib.sha256(b"fieldpost secret key id\x00" + raw).hexdigest()[:12]
         seed = HKDF(SHA256(), 32, salt=None, info=b"fieldpost audit seals").derive(raw)
-        return cls(key_id, AESGCM(raw), Ed25519PrivateKey.from_private_bytes(seed))
+        cookie_key = HKDF(SHA256(), 32, salt=None, info=b"fieldpost cookies").derive(raw)
+        return cls(key_id, AESGCM(raw), Ed25519PrivateKey.from_private_bytes(seed), cookie_key)
 
     @property
     def public_key(self) -> bytes:
@@ -103,6 +106,11 @@ class Keyring:
     def public_keys(self) -> tuple[bytes, ...]:
         """The keys that verify seals; the first belongs to the key that signs now."""
         return tuple(key.public_key for key in self._keys.values())
+
+    @property
+    def cookie_keys(self) -> tuple[bytes, ...]:
+        """The keys of signed cookies, in the same order."""
+        return tuple(key.cookie_key for key in self._keys.values())
 
     def require_key(self) -> SecretKey:
         """The key that seals; Conflict with the reason if there is none."""

@@ -1,6 +1,6 @@
 """One-time login links, and the delays after failed logins, which all nodes share."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -29,7 +29,8 @@ class LinkRecord:
 
 _LINKS = Records(login_links, LinkRecord)
 
-# Insert the row before locking it, so that the first two attempts at a name are serialized like all later ones.
+# Insert the row before locking it, so that the first two attempts at a name are serialized like all later ones. A login
+# that has to wait inserts none: otherwise anybody could fill the table with names.
 _ensure = Statement(
     """
     insert into login_delays (key, failures, failed_at, free_at)
@@ -52,30 +53,55 @@ _put = Statement(
     rows={"key": "text", "failures": "int", "failed_at": "moment", "free_at": "moment"},
 )
 _forget = Statement("delete from login_delays where key = :key")
+_forget_account = Statement("delete from login_delays where key = :account or key like :account || '@%'")
 
 DELAYS = DatedTable("login_delays", "failed_at")
 LINKS = DatedTable("login_links", "expires_at")
 
 
-def charge(conn: Connection, patience: Mapping[str, Patience], now: datetime) -> timedelta:
+def charge(conn: Connection, patience: Mapping[str, Patience], now: datetime, network: str | None = None) -> timedelta:
     """Count a login as failed before its password is checked; or, if one of the keys has to wait, return how long.
 
-    A successful login is given back afterwards: so even of many simultaneous attempts none is tried uncounted.
+    A successful login is given back afterwards: so even of many simultaneous attempts none is tried uncounted. During a
+    wait only the key of the network is charged, unless it waits itself.
     """
-    _ensure.run(conn, [(key,) for key in patience], now=now)
-    tallies = _locked(conn, patience)
-    wait = max((tally.wait(now) for tally in tallies.values()), default=timedelta(0))
-    if wait > timedelta(0):
-        return wait
-    _write(conn, {key: charged(tally, patience[key], now) for key, tally in tallies.items()})
-    return timedelta(0)
+    if (wait := _wait(_locked(conn, patience), now)) == timedelta(0):
+        _ensure.run(conn, [(key,) for key in sorted(patience)], now=now)
+        tallies = _locked(conn, patience)
+        if (wait := _wait(tallies, now)) == timedelta(0):
+            _write(conn, {key: charged(tally, patience[key], now) for key, tally in tallies.items()})
+            return wait
+    if network is not None:
+        _ensure.run(conn, [(network,)], now=now)
+        tallies = _locked(conn, [network])
+        if _wait(tallies, now) == timedelta(0):
+            _write(conn, {network: charged(tallies[network], patience[network], now)})
+    return wait
 
 
-def succeeded(conn: Connection, account: str, others: list[str], now: datetime) -> None:
-    """Clear the failures of the account, and give back one attempt of the other keys. No more than one: a user must not
-    be able to clear an address from which they try other accounts."""
-    _forget.run(conn, key=account)
-    _write(conn, {key: given_back(tally, now) for key, tally in _locked(conn, others).items()})
+def _wait(tallies: Mapping[str, Tally], now: datetime) -> timedelta:
+    return max((tally.wait(now) for tally in tallies.values()), default=timedelta(0))
+
+
+def succeeded(conn: Connection, own: str, others: Collection[str], now: datetime) -> None:
+    """Clear the failures of the user's own key, and give back one attempt of the other keys. No more than one: a user
+    must not be able to clear a network from which they try other accounts."""
+    _forget.run(conn, key=own)
+    give_back(conn, others, now)
+
+
+def give_back(conn: Connection, keys: Collection[str], now: datetime) -> None:
+    """Give back one attempt of each key; a key without failures is removed."""
+    tallies = {key: given_back(tally, now) for key, tally in _locked(conn, keys).items()}
+    for key in [key for key, tally in tallies.items() if not tally.failures]:
+        del tallies[key]
+        _forget.run(conn, key=key)
+    _write(conn, tallies)
+
+
+def forget_account(conn: Connection, account: str) -> None:
+    """Clear the failures of this account from all networks."""
+    _forget_account.run(conn, account=account)
 
 
 def add_link(conn: Connection, link: LinkRecord) -> None:

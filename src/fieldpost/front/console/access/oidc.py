@@ -7,6 +7,7 @@ from starlette.responses import RedirectResponse, Response
 from fieldpost.central.access.oidc import CALLBACK_PATH, Begun, Oidc
 from fieldpost.core.errors import Denied, NotFound
 from fieldpost.front.auth import Access
+from fieldpost.front.console.access.sessions import end_previous_session
 from fieldpost.front.console.kit.forms import local_path
 from fieldpost.front.console.kit.request import (
     PageRequest,
@@ -28,7 +29,7 @@ async def begin(request: PageRequest) -> Response:
     begun = await _oidc(request).begin()
     response = RedirectResponse(begun.url, 303)
     next_path = quote(local_path(request.http.query_params.get("next")), safe="")
-    state = ".".join((begun.state, begun.nonce, begun.verifier, next_path))
+    state = f"{next_path}|{begun.to_cookie(request.operate.logins.signer)}"
     set_cookie(response, request.http, cookie_name(request.http, "oidc"), state, UNDER_WAY_S)
     return response
 
@@ -38,15 +39,12 @@ async def finish(request: PageRequest) -> Response:
     request.require_tls()
     oidc, query = _oidc(request), request.http.query_params
     cookie = cookie_name(request.http, "oidc")
-    kept = request.http.cookies.get(cookie, "").split(".")
-    if len(kept) != 4:
-        raise Denied("oidc.not_begun", "no login is in progress in this browser", hint="start again at the login page")
-    state, nonce, verifier, next_path = kept
+    next_path, _, kept = request.http.cookies.get(cookie, "").partition("|")
+    begun = Begun.from_cookie(request.operate.logins.signer, kept)
     if "code" not in query:
         raise Denied("oidc.refused", "the identity provider rejected the login", hint="try again")
-    session = await oidc.finish(
-        Begun("", state, nonce, verifier), query.get("state", ""), query["code"], request.origin
-    )
+    session = await oidc.finish(begun, query.get("state", ""), query["code"], request.origin)
+    await end_previous_session(request)
     response = redirect(local_path(unquote(next_path)))
     set_session(response, request.http, session)
     delete_cookie(response, request.http, cookie)

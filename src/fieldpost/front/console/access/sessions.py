@@ -1,12 +1,13 @@
 """Login, password links and logout."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 from starlette.responses import Response
 
 from fieldpost.central.access.accounts import LINK_PATH
 from fieldpost.central.access.logins import TooManyLogins
-from fieldpost.core.errors import Denied, InvalidInput
+from fieldpost.core.errors import Denied, InvalidInput, NotFound
 from fieldpost.core.login import PASSWORD_LENGTH_MIN
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.forms import local_path, new_secret
@@ -41,7 +42,7 @@ async def log_in(request: PageRequest) -> Response:
         status = 401 if isinstance(error, Denied) else 429
         values = {"error": error.message, "name": name[:256], "next_path": local_path(form.get("next"))}
         return _anonymous_page(request, "login.html", status, **values)
-    await _end_previous_session(request)
+    await end_previous_session(request)
     response = redirect(local_path(form.get("next")))
     set_session(response, request.http, session)
     return response
@@ -65,7 +66,7 @@ async def use_link(request: PageRequest) -> Response:
         session = await request.operate.logins.use_link(link, password, request.origin)
     except InvalidInput as error:
         return _choose(request, link, name, 422, error.message)
-    await _end_previous_session(request)
+    await end_previous_session(request)
     response = redirect("/")
     set_session(response, request.http, session)
     return response
@@ -106,11 +107,13 @@ def _anonymous_page(request: PageRequest, template: str, status: int = 200, **va
     return page
 
 
-async def _end_previous_session(request: PageRequest) -> None:
+async def end_previous_session(request: PageRequest) -> None:
     """End the previous session of this browser."""
     token = request.http.cookies.get(cookie_name(request.http, "session"))
     if token is not None and request.visitor is not None:
-        await request.operate.logins.log_out(token)
+        # It may have ended by now, with a changed role for example.
+        with suppress(NotFound):
+            await request.operate.logins.log_out(token)
 
 
 ROUTES = (

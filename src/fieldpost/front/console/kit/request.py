@@ -8,7 +8,7 @@ from urllib.parse import urlencode, urlsplit
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from fieldpost.central.access.logins import NewSession, Origin
+from fieldpost.central.access.logins import BROWSER_S, NewSession, Origin
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.watch.issues import Issue, IssueCode
 from fieldpost.central.watch.watch import Watch
@@ -76,7 +76,8 @@ class PageRequest:
     def origin(self) -> Origin:
         """Address and browser of the client."""
         client = self.http.client
-        return Origin(client.host if client else "", self.http.headers.get("user-agent", ""))
+        browser = self.http.cookies.get(cookie_name(self.http, "browser"), "")
+        return Origin(client.host if client else "", self.http.headers.get("user-agent", ""), browser)
 
     @property
     def is_exposed(self) -> bool:
@@ -239,7 +240,7 @@ def theme_of(request: Request) -> str:
     return theme if theme in THEMES else "system"
 
 
-def cookie_name(request: Request, name: Literal["session", "visitor", "oidc"]) -> str:
+def cookie_name(request: Request, name: Literal["session", "visitor", "oidc", "browser"]) -> str:
     """The full name of one of our cookies."""
     # Browsers refuse the __Host- prefix over plain HTTP, which is allowed on loopback.
     return f"__Host-fieldpost-{name}" if request.url.scheme == "https" else f"fieldpost-{name}"
@@ -257,4 +258,5 @@ def delete_cookie(response: Response, request: Request, name: str) -> None:
 
 def set_session(response: Response, request: Request, session: NewSession) -> None:
     set_cookie(response, request, cookie_name(request, "session"), session.token)
+    set_cookie(response, request, cookie_name(request, "browser"), session.browser, BROWSER_S)
     response.delete_cookie(cookie_name(request, "visitor"), path="/")
