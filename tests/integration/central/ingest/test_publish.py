@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from fieldpost.central.ingest.fair_queue import Pace
 from fieldpost.central.ingest.publish import Publisher, PublishOptions
+from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.store.events import events, subscriptions, topics
 from fieldpost.central.store.search import notifications, terms
 from fieldpost.core.events.event import Event, notification_id_of
@@ -30,8 +30,7 @@ async def publisher(centre: Centre) -> Publisher:
 
 
 def make_publisher(centre: Centre, *, open_topics: bool = False) -> Publisher:
-    pace = Pace(2000, centre.clock.monotonic, centre.ingest._store_group)
-    return Publisher(centre.store, pace, PublishOptions(open_topics=open_topics))
+    return Ingest(centre.store, centre.clock, events=PublishOptions(open_topics=open_topics)).publisher
 
 
 def make_id(centre: Centre) -> str:

@@ -4,7 +4,6 @@ import os
 
 import pytest
 
-from fieldpost.central.ingest.fair_queue import Pace
 from fieldpost.central.ingest.publish import Publisher
 from fieldpost.central.store.events import subscriptions, topics
 from fieldpost.central.upkeep.leader import Leader
@@ -27,7 +26,7 @@ DELIVER = (
 @pytest.fixture
 async def publisher(centre: Centre) -> Publisher:
     await centre.store.write(topics.add, Topic(name="t"), centre.clock.now())
-    return Publisher(centre.store, Pace(2000, centre.clock.monotonic))
+    return centre.ingest.publisher
 
 
 def make_event(centre: Centre, resource: str = "r") -> Event:
