@@ -242,7 +242,7 @@ async def test_delays_are_by_the_address_that_the_proxy_vouches_for(front: Front
             page = await browser.get("/login")
             form = {"csrf": token_in(page), "name": f"nobody-{number}", "password": "wrong"}
             assert (await browser.post("/login", data=form)).status_code == 401
-    kept = await front.centre.rows("select failures from login_delays where key = 'address:198.51.100.7'")
+    kept = await front.centre.rows("select failures from login_delays where key = 'network:198.51.100.7'")
     assert kept == [(3,)]
 
 
