@@ -83,6 +83,11 @@ def is_duplicate_key(error: DBAPIError) -> bool:
     return _sqlstate(error) == "23505"
 
 
+def is_read_only(error: BaseException) -> bool:
+    """Whether the driver failed because the PostgreSQL server accepts no writes."""
+    return getattr(error, "sqlstate", None) == "25006"
+
+
 def translated(error: Exception) -> Exception:
     """Unavailable for failures of the database; our own mistakes stay as they are."""
     if isinstance(error, DBAPIError):

@@ -57,9 +57,13 @@ class PostgresServers:
             raise _wrong(f"target_session_attrs must be read-write, primary or any, got {wanted!r}")
         self._wanted = wanted
 
+    @property
+    def is_single(self) -> bool:
+        return len(self._servers) == 1
+
     async def connect(self, **options: Any) -> asyncpg.Connection:
         """A connection to the first server that accepts one. Raises OSError if none of several does."""
-        if len(self._servers) == 1:
+        if self.is_single:
             return await self._connect(self._servers[0], CONNECT_S, options)
         failures = []
         for server in list(self._servers):

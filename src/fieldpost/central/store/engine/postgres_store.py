@@ -17,13 +17,20 @@ from typing import Any
 
 import structlog
 from sqlalchemy import event
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, ExceptionContext
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from fieldpost.central.store.engine.commits import Deadline, StandbyConnection, commit, run_and_commit
-from fieldpost.central.store.engine.failures import first_line, hide_values, is_transient, recorded, translated
+from fieldpost.central.store.engine.failures import (
+    first_line,
+    hide_values,
+    is_read_only,
+    is_transient,
+    recorded,
+    translated,
+)
 from fieldpost.central.store.engine.postgres_servers import PostgresServers
 from fieldpost.central.store.engine.store import P, T, Transaction
 from fieldpost.central.store.engine.wake import PostgresWake, Wake
@@ -79,7 +86,15 @@ def _engine(servers: PostgresServers, connecting: dict[str, Any], **options: Any
         **options,
     )
     hide_values(engine.sync_engine)
+    if not servers.is_single:
+        event.listen(engine.sync_engine, "handle_error", _leave_if_read_only)
     return engine
+
+
+def _leave_if_read_only(context: ExceptionContext) -> None:
+    """Drop all connections of the pool to a former primary that accepts no writes any more: another server may."""
+    if is_read_only(context.original_exception):
+        context.is_disconnect = True
 
 
 def _timeouts(lease_s: float, answer_s: float) -> dict[str, str]:
