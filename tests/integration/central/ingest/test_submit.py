@@ -335,7 +335,10 @@ class PurgedBetween:
         self._centre = centre
 
     async def confirm(self, *look: Any) -> Any:
-        await self._centre.execute(*(f"delete from {table}" for table in ("audit", "search_backlog", "notifications")))
+        deletes = [f"delete from {table}" for table in ("audit", "search_backlog", "notifications")]
+        setting = "select set_config('fieldpost.is_purging', 'true', true)"
+        column = "update audit_purges set is_purging = true"
+        await self._centre.execute(setting if self._centre.is_postgresql else column, *deletes)
         return await self._centre.store.confirm(*look)
 
     def __getattr__(self, name: str) -> Any:
