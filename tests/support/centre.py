@@ -10,8 +10,9 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
+from fieldpost.central.adapters.webhook.options import WebhookOptions
 from fieldpost.central.dispatch.dispatcher import Dispatcher
-from fieldpost.central.dispatch.options import DispatchOptions, WebhookOptions
+from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.secrets.keyring import Keyring, SecretKey
 from fieldpost.central.store.engine.database_url import open_store

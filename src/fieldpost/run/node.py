@@ -56,10 +56,12 @@ async def assemble(
     clock = SystemClock()
     node_id = new_id(clock.now(), os.urandom(10))
     outbound = Outbound(settings.outbound)
-    loaded = adapters.load(outbound)
+    loaded = adapters.load(outbound, webhooks=settings.webhooks)
     keyring = await load_keyring(store, settings.secrets, folder, clock.now())
     logs.scrub_with(keyring.scrub)
-    operate = Operate.over(store, loaded, clock, keyring, settings.intents, settings.accounts)
+    operate = Operate.over(
+        store, loaded, clock, keyring, settings.intents, settings.accounts, webhooks=settings.webhooks
+    )
     if settings.oidc.issuer:
         public_url = settings.front.public_url
         oidc = Oidc(store, clock, operate.logins, outbound.admin_http, settings.oidc, public_url)

@@ -17,7 +17,8 @@ import msgspec
 
 from fieldpost.central.access.account_options import AccountOptions
 from fieldpost.central.access.oidc_options import OidcOptions
-from fieldpost.central.dispatch.options import DispatchOptions, WebhookOptions
+from fieldpost.central.adapters.webhook.options import WebhookOptions
+from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.ingest.mirror import MirrorOptions
 from fieldpost.central.ingest.publish import PublishOptions
 from fieldpost.central.ingest.submit import IngestOptions

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fieldpost.central.dispatch.options import WebhookOptions
+from fieldpost.central.adapters.webhook.options import WebhookOptions
 from fieldpost.central.store.notifications import breakers
 from fieldpost.core.delivery.breaker import Breaker, BreakerState
 from fieldpost.testing import ManualClock

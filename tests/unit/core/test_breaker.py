@@ -12,11 +12,15 @@ from fieldpost.core.delivery.breaker import (
     channel_key,
     give_back_probe,
     is_blocked,
+    is_waiting,
+    lapse,
     next_probe,
     reset,
     take_probe,
+    wait,
 )
 from fieldpost.core.delivery.breaker import record as record_evidence
+from fieldpost.core.delivery.holds import HoldKind
 from fieldpost.core.delivery.outcome import (
     Delivered,
     Evidence,
@@ -94,6 +98,7 @@ def test_failures_below_the_limit_are_counted_and_block_nobody() -> None:
         first_failure_at=NOW,
         last_failure_at=NOW + SECOND,
         last_error="again",
+        failing_since=NOW,
     )
     assert not is_blocked(breaker)
 
@@ -143,7 +148,7 @@ def test_a_late_failure_while_open_is_recorded_and_blocks_no_longer() -> None:
 
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_a_late_answer_while_open_closes_it(answer: Outcome) -> None:
-    assert record(opened(), answer, POLICY, NOW) == replace(CLOSED, last_error="connection refused")
+    assert record(opened(), answer, POLICY, NOW) == replace(CLOSED, last_error="connection refused", release_size=1)
 
 
 @pytest.mark.req("DEC-22")
@@ -175,7 +180,8 @@ def test_the_probe_is_taken_once_until_its_lease_is_over() -> None:
 
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_a_probe_that_is_answered_closes_it(answer: Outcome) -> None:
-    assert record(probed(), answer, POLICY, NOW + 61 * SECOND) == replace(CLOSED, last_error="connection refused")
+    closed = replace(CLOSED, last_error="connection refused", release_size=1)
+    assert record(probed(), answer, POLICY, NOW + 61 * SECOND) == closed
 
 
 @pytest.mark.parametrize("outcome", [Held("still refused"), Uncertain("no answer")])
@@ -237,7 +243,9 @@ def test_a_held_row_waits_for_what_comes_next(breaker: Breaker, seconds: int) ->
 @pytest.mark.req("DEC-22")
 @pytest.mark.parametrize("breaker", [monitored(), opened(), probed()])
 def test_a_reset_closes_and_forgets_and_keeps_key_version_and_last_error(breaker: Breaker) -> None:
-    assert reset(breaker) == replace(CLOSED, last_error="connection refused")
+    size = 1 if is_blocked(breaker) else 0
+    closed = replace(CLOSED, last_error="connection refused", failing_since=NOW, release_size=size)
+    assert reset(breaker) == closed
     assert reset(reset(breaker)) == reset(breaker)
 
 
@@ -249,3 +257,50 @@ def test_the_last_error_is_cut_to_what_may_be_stored() -> None:
 
 def test_a_channels_key() -> None:
     assert channel_key("mail") == "channel:mail"
+
+
+# Lapse, outage, release steps, waits
+
+
+@pytest.mark.req("WHK-17")
+@pytest.mark.dec("DEC-46")
+@pytest.mark.parametrize("breaker", [monitored(), opened()], ids=["monitored", "open"])
+def test_both_unhealthy_states_lapse_without_a_call(breaker: Breaker) -> None:
+    assert lapse(breaker, POLICY, NOW + 1800 * SECOND) is breaker
+    lapsed = lapse(breaker, POLICY, NOW + 1801 * SECOND)
+    assert (lapsed.state, lapsed.failures) == (BreakerState.CLOSED, 0)
+    assert lapsed.failing_since == NOW, "only a success ends it"
+
+
+def test_a_probe_in_progress_does_not_lapse_and_an_abandoned_one_does() -> None:
+    running = replace(probed(), probe_until=NOW + 3600 * SECOND)
+    assert lapse(running, POLICY, NOW + 1801 * SECOND) is running
+    assert lapse(probed(), POLICY, NOW + 1801 * SECOND).state is BreakerState.CLOSED
+
+
+@pytest.mark.dec("DEC-46")
+def test_only_a_success_ends_failing_since() -> None:
+    breaker = record(lapse(opened(), POLICY, NOW + 1801 * SECOND), REFUSED, POLICY, NOW + 1802 * SECOND)
+    assert (breaker.failures, breaker.failing_since) == (1, NOW)
+    assert record(breaker, Delivered(), POLICY, NOW + 1803 * SECOND).failing_since is None
+
+
+@pytest.mark.dec("DEC-46")
+def test_release_steps_double_with_each_success_and_start_over_with_a_failure() -> None:
+    breaker = record(probed(), Delivered(), POLICY, NOW)
+    sizes = []
+    for _ in range(12):
+        sizes.append(breaker.release_size)
+        breaker = record(breaker, Delivered(), POLICY, NOW)
+    assert sizes == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 0, 0]
+    growing = record(record(probed(), Delivered(), POLICY, NOW), Delivered(), POLICY, NOW)
+    assert record(growing, REFUSED, POLICY, NOW).release_size == 1
+
+
+def test_a_wait_holds_the_path_until_its_end_and_a_shorter_one_changes_nothing() -> None:
+    waiting = wait(CLOSED, NOW + 60 * SECOND, HoldKind.RATE_LIMIT, "the receiver asks to wait")
+    assert is_waiting(waiting, NOW + 59 * SECOND)
+    assert not is_waiting(waiting, NOW + 60 * SECOND)
+    assert wait(waiting, NOW + 30 * SECOND, HoldKind.OUR_SIDE, "other") is waiting
+    assert record(waiting, Delivered(), POLICY, NOW).wait_until == NOW + 60 * SECOND
+    assert reset(waiting).wait_until is None

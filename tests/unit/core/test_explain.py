@@ -68,11 +68,16 @@ SENTENCES: dict[str, tuple[Notification, ClaimState, Breaker | None, str]] = {
             f"{sentence} It is held until 2026-11-15 08:01:00 UTC without using an attempt: the reason.",
         )
         for kind, sentence in {
-            HoldKind.PAUSE: "Its delivery path is paused.",
-            HoldKind.RATE_LIMIT: "The rate limit of its delivery path is used up.",
+            HoldKind.RATE_LIMIT: "Its delivery path accepts no more calls for now.",
             HoldKind.OUR_SIDE: "Central cannot make the call at present.",
         }.items()
     },
+    "held: pause": (
+        pending(held_by=held_by(HoldKind.PAUSE, "subscription:1"), held_reason="The subscription 'a' is paused by ann"),
+        NOBODY,
+        None,
+        "The subscription 'a' is paused by ann. It is held without using an attempt until the subscription is active.",
+    ),
     "due, never tried": (
         pending(),
         NOBODY,

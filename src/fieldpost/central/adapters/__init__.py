@@ -1,5 +1,6 @@
 """Delivery adapters, one folder each. Stateless, without database access."""
 
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from inspect import signature
 from typing import Any
@@ -14,9 +15,9 @@ GROUP = "fieldpost.adapters"
 log = structlog.get_logger()
 
 
-def load(outbound: Outbound | None = None) -> dict[str, Adapter]:
+def load(outbound: Outbound | None = None, **shared: object) -> dict[str, Adapter]:
     """Load all adapters, by type, from their entry points. An adapter with a keyword `outbound` gets the process's
-    guarded HTTP client.
+    guarded HTTP client, and likewise any other shared object whose name it has as a keyword.
 
     An adapter that fails to load is logged and left out: a broken third-party package must not stop mail. If two
     adapters have the same type, ours wins, else the one whose entry point name sorts first.
@@ -24,7 +25,7 @@ def load(outbound: Outbound | None = None) -> dict[str, Adapter]:
     adapters: dict[str, Adapter] = {}
     for entry in sorted(entry_points(group=GROUP), key=_ours_first):
         try:
-            adapter = _make(entry, outbound)
+            adapter = _make(entry, {**shared, **({"outbound": outbound} if outbound else {})})
         except Exception:
             log.exception("adapter.left_out", entry_point=entry.name, value=entry.value)
             continue
@@ -39,9 +40,10 @@ def _ours_first(entry: EntryPoint) -> tuple[bool, str, str]:
     return not entry.module.startswith(f"{__name__}."), entry.name, entry.value
 
 
-def _make(entry: EntryPoint, outbound: Outbound | None) -> Adapter:
+def _make(entry: EntryPoint, shared: Mapping[str, object]) -> Adapter:
     kind: Any = entry.load()
-    adapter: Adapter = kind(outbound=outbound) if outbound and "outbound" in signature(kind).parameters else kind()
+    wanted = signature(kind).parameters
+    adapter: Adapter = kind(**{name: value for name, value in shared.items() if name in wanted})
     if adapter.type != entry.name:
         raise TypeError(f"the adapter's type is {adapter.type!r}, but its entry point is named {entry.name!r}")
     if not adapter.deadline_s > 0:

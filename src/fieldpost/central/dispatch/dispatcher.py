@@ -18,9 +18,10 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from fieldpost.central.adapters.webhook.options import WebhookOptions
 from fieldpost.central.dispatch.attempt import RunningAttempt, attempt
 from fieldpost.central.dispatch.holds import Holds
-from fieldpost.central.dispatch.options import DispatchOptions, WebhookOptions
+from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.dispatch.paths import Paths, load_directory
 from fieldpost.central.dispatch.results import Results
 from fieldpost.central.secrets.keyring import Keyring

@@ -65,18 +65,3 @@ class DispatchOptions:
     @property
     def hold_max(self) -> timedelta:
         return timedelta(seconds=self.hold_max_s)
-
-
-@dataclass(frozen=True, slots=True)
-class WebhookOptions:
-    """[webhooks]"""
-
-    slots: int = 200
-    """How many deliveries to subscriptions a node runs at once."""
-    host_max: int = 32
-    """How many of them may go to one host, over all subscriptions."""
-
-    def __post_init__(self) -> None:
-        for name in ("slots", "host_max"):
-            if not getattr(self, name) > 0:
-                raise ConfigError("settings.range", f"webhooks.{name} must be greater than 0", field=f"webhooks.{name}")

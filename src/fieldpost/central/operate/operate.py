@@ -12,6 +12,7 @@ from fieldpost.central.access.refusals import Refusals
 from fieldpost.central.access.signatures import CookieSigner
 from fieldpost.central.access.tokens import TokenActions
 from fieldpost.central.access.users import Users
+from fieldpost.central.adapters.webhook.options import WebhookOptions
 from fieldpost.central.operate.audit import AuditExport
 from fieldpost.central.operate.breakers import Breakers
 from fieldpost.central.operate.bulk_actions import BulkActionRunner
@@ -22,6 +23,7 @@ from fieldpost.central.operate.lists import Lists
 from fieldpost.central.operate.notifications import NotificationActions
 from fieldpost.central.operate.secrets import Secrets
 from fieldpost.central.operate.sites import SiteActions
+from fieldpost.central.operate.subscriptions import SubscriptionActions
 from fieldpost.central.operate.topics import TopicActions
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
@@ -36,6 +38,7 @@ class Operate:
     lists: Lists
     list_files: ListFiles
     channels: ChannelActions
+    subscriptions: SubscriptionActions
     secrets: Secrets
     breakers: Breakers
     sites: SiteActions
@@ -60,6 +63,7 @@ class Operate:
         intents: IntentOptions | None = None,
         accounts: AccountOptions | None = None,
         passwords: Passwords | None = None,
+        webhooks: WebhookOptions | None = None,
     ) -> "Operate":
         ring = keyring or Keyring()
         passwords = passwords or Passwords()
@@ -70,6 +74,7 @@ class Operate:
             Lists(store, adapters, clock),
             ListFiles(store, adapters, clock),
             ChannelActions(store, adapters, clock, ring),
+            SubscriptionActions(store, adapters, clock, ring, webhooks),
             Secrets(store, clock, ring),
             Breakers(store, clock),
             SiteActions(store, clock),

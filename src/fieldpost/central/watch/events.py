@@ -9,10 +9,11 @@ from sqlalchemy import Connection
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.events import events, topics
-from fieldpost.central.store.events.events import FIRST_ID, EventNotification, RecordedEvent
+from fieldpost.central.store.events.events import FIRST_ID, EventNotification
 from fieldpost.central.watch.cursor import LIMIT_DEFAULT, page_start, to_cursor
 from fieldpost.core.actor import Actor
 from fieldpost.core.errors import Denied, NotFound
+from fieldpost.core.events.event import RecordedEvent
 from fieldpost.core.events.topic import Topic
 from fieldpost.core.ids import is_id
 from fieldpost.core.search.event_filter import EventFilter

@@ -10,7 +10,9 @@ from datetime import datetime
 from typing import Literal, Protocol, runtime_checkable
 
 from fieldpost.core.delivery.outcome import Outcome
+from fieldpost.core.events.event import RecordedEvent
 from fieldpost.core.ids import NotificationId
+from fieldpost.core.notification import Provenance
 
 
 class ClaimLost(Exception):
@@ -33,6 +35,9 @@ class Envelope:
     """The same in every attempt, so that receivers can recognise duplicates."""
     gate: Callable[[], None]
     """Call it right before the point of no return. Raises ClaimLost if the claim may have expired."""
+    event: RecordedEvent | None = None
+    """The event that caused the notification; None for a notification to a list."""
+    provenance: Provenance | None = None
     transcript: Callable[[str], None] | None = None
     """Set while an administrator tests a channel: receives each line sent (`> EHLO …`) and received (`< 250 …`),
     without secrets."""

@@ -1,4 +1,4 @@
-"""The circuit breaker of one channel or subscription.
+"""The circuit breaker of one channel, list or subscription.
 
     closed ──failures_max in a row──▶ open ──after break_s, one probe──▶ half_open ──success──▶ closed
       ▲ └ counting: "monitored"        ▲ └ "blocked": no call is made        │
@@ -7,7 +7,13 @@
 Theory of operation. The state is a row that all central nodes share. While the breaker is open, notifications behind
 it are held: no call is made and no attempt is used. When `break_s` has passed, one node takes the probe by
 compare-and-set on the row's version. If that node dies, the probe's lease expires and another node may take it.
-Failures older than `lapse_s` are forgotten. The functions here are pure: they take a breaker and the time and return a
+A breaker that is not called for `lapse_s` lapses: it is
+closed and counts from the start. `failing_since` survives all of this; only a success ends it. After a block, held
+notifications are released in steps that double with each success (`release_size`), so that a receiver that has just
+recovered is not flooded. `wait_until` is a hold of the whole path without a failure count: the receiver asked to wait,
+or central could not make the call.
+
+The functions here are pure: they take a breaker and the time and return a
 breaker; returning the same object means that nothing changed.
 """
 
@@ -16,8 +22,12 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 
+from fieldpost.core.delivery.holds import HoldKind
 from fieldpost.core.delivery.outcome import Evidence
 from fieldpost.core.text import truncate
+
+RELEASE_SIZE_MAX = 1024
+"""From this step on held notifications are released in full batches."""
 
 
 class BreakerState(StrEnum):
@@ -54,6 +64,17 @@ class Breaker:
     probe_owner: str | None = None
     probe_until: datetime | None = None
     version: int = 0
+    failing_since: datetime | None = None
+    """Since when no attempt has succeeded; None while it works."""
+    warned_percent: int = 0
+    """The last warning given, as the part of the time after which the path is disabled."""
+    release_size: int = 0
+    """How many held notifications may be claimable at once; 0 for any number."""
+    wait_until: datetime | None = None
+    """No attempt is made before this time."""
+    wait_kind: str | None = None
+    """The kind of hold of the notifications meanwhile."""
+    wait_reason: str | None = None
 
     @property
     def health(self) -> str:
@@ -72,7 +93,7 @@ def record(breaker: Breaker, evidence: Evidence, error: str, policy: BreakerPoli
     """The breaker after an attempt that was made and showed this. A probe without an answer counts as failed."""
     match evidence:
         case Evidence.WORKS:
-            after = reset(breaker)
+            after = _succeeded(breaker)
             # The first success leaves a row: a breaker without one has never been tried.
             return after if after.version else replace(after, version=1)
         case Evidence.NONE if breaker.state is not BreakerState.HALF_OPEN:
@@ -125,11 +146,60 @@ def next_probe(breaker: Breaker, policy: BreakerPolicy, now: datetime) -> dateti
             return now + timedelta(seconds=policy.hold_s)
 
 
-def reset(breaker: Breaker) -> Breaker:
-    """Close the breaker after a success or by an operator; the last error stays visible."""
-    if breaker.state is BreakerState.CLOSED and breaker.failures == 0:
+def lapse(breaker: Breaker, policy: BreakerPolicy, now: datetime) -> Breaker:
+    """Close a breaker that has not been called for `lapse_s`: its state says nothing about the present."""
+    is_probed = (
+        breaker.state is BreakerState.HALF_OPEN and breaker.probe_until is not None and breaker.probe_until > now
+    )
+    if is_probed or breaker.last_failure_at is None or not _is_stale(breaker, policy, now):
         return breaker
-    return Breaker(key=breaker.key, last_error=breaker.last_error, version=breaker.version)
+    return reset(breaker)
+
+
+def wait(breaker: Breaker, until: datetime, kind: HoldKind, reason: str) -> Breaker:
+    """Make no attempt before `until`; a wait that ends later stays."""
+    if breaker.wait_until is not None and breaker.wait_until >= until:
+        return breaker
+    return replace(breaker, wait_until=until, wait_kind=kind.value, wait_reason=truncate(reason))
+
+
+def is_waiting(breaker: Breaker, now: datetime) -> bool:
+    """Whether the path's notifications wait for a time."""
+    return breaker.wait_until is not None and breaker.wait_until > now
+
+
+def reset(breaker: Breaker) -> Breaker:
+    """Close the breaker, by an operator or because it lapsed; the last error and `failing_since` stay."""
+    if breaker.state is BreakerState.CLOSED and breaker.failures == 0 and breaker.wait_until is None:
+        return breaker
+    return Breaker(
+        key=breaker.key,
+        last_error=breaker.last_error,
+        version=breaker.version,
+        failing_since=breaker.failing_since,
+        warned_percent=breaker.warned_percent,
+        release_size=breaker.release_size if breaker.state is BreakerState.CLOSED else 1,
+    )
+
+
+def _succeeded(breaker: Breaker) -> Breaker:
+    is_closed = breaker.state is BreakerState.CLOSED
+    size = breaker.release_size * 2 if is_closed else 1
+    after = Breaker(
+        key=breaker.key,
+        last_error=breaker.last_error,
+        version=breaker.version,
+        release_size=size if size < RELEASE_SIZE_MAX else 0,
+        wait_until=breaker.wait_until,
+        wait_kind=breaker.wait_kind,
+        wait_reason=breaker.wait_reason,
+    )
+    return breaker if after == breaker else after
+
+
+def _is_stale(breaker: Breaker, policy: BreakerPolicy, now: datetime) -> bool:
+    at = breaker.last_failure_at
+    return at is not None and (now - at).total_seconds() > policy.lapse_s
 
 
 def _failed(breaker: Breaker, error: str, policy: BreakerPolicy, now: datetime) -> Breaker:
@@ -137,8 +207,7 @@ def _failed(breaker: Breaker, error: str, policy: BreakerPolicy, now: datetime) 
     if breaker.state is BreakerState.OPEN:
         # The attempt started before the breaker opened: record the failure but do not extend the block.
         return replace(breaker, last_error=error, last_failure_at=now, failures=breaker.failures + 1)
-    is_stale = breaker.last_failure_at is not None and (now - breaker.last_failure_at).total_seconds() > policy.lapse_s
-    failures = 1 if is_stale and breaker.state is BreakerState.CLOSED else breaker.failures + 1
+    failures = 1 if _is_stale(breaker, policy, now) and breaker.state is BreakerState.CLOSED else breaker.failures + 1
     counted = replace(
         breaker,
         failures=failures,
@@ -147,6 +216,8 @@ def _failed(breaker: Breaker, error: str, policy: BreakerPolicy, now: datetime) 
         last_error=error,
         probe_owner=None,
         probe_until=None,
+        failing_since=breaker.failing_since or now,
+        release_size=min(breaker.release_size, 1),
     )
     if breaker.state is BreakerState.HALF_OPEN or failures >= policy.failures_max:
         return replace(counted, state=BreakerState.OPEN, open_until=now + timedelta(seconds=policy.break_s))

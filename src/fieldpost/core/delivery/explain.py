@@ -118,14 +118,15 @@ def _explain_orphan(claim: ClaimState) -> str:
 
 
 _HELD_FOR_A_TIME = {
-    HoldKind.PAUSE: "Its delivery path is paused.",
-    HoldKind.RATE_LIMIT: "The rate limit of its delivery path is used up.",
+    HoldKind.RATE_LIMIT: "Its delivery path accepts no more calls for now.",
     HoldKind.OUR_SIDE: "Central cannot make the call at present.",
 }
 
 
 def _explain_held(n: Notification, breaker: Breaker | None, now: datetime) -> str:
-    if (kind := kind_of(n.held_by or "")).is_timed:
+    if (kind := kind_of(n.held_by or "")) is HoldKind.PAUSE:
+        return f"{n.held_reason}. It is held without using an attempt until the subscription is active."
+    if kind.is_timed:
         due_at = n.due_at or now
         end = f"until {_at(due_at)}" if due_at > now else "until the next sweep"
         return f"{_HELD_FOR_A_TIME[kind]} It is held {end} without using an attempt: {n.held_reason}."

@@ -1,7 +1,7 @@
 """Kinds of holds, and the text by which a held notification names its hold.
 
-A hold defers a due notification without counting an attempt. Behind a breaker it waits for the breaker; the other kinds
-have an end time. `held_by` is the breaker's key, or the kind and the delivery key: `pause:subscription:…`.
+A hold defers a due notification without counting an attempt. A breaker or a pause releases it; the other kinds have an
+end time. `held_by` is the breaker's key, or the kind and the delivery key: `pause:subscription:…`.
 """
 
 from enum import StrEnum
@@ -11,7 +11,7 @@ class HoldKind(StrEnum):
     BREAKER = "breaker"
     """The path fails; released when its breaker closes."""
     PAUSE = "pause"
-    """Somebody paused the path."""
+    """Somebody paused the path, or its receiver has not answered a test yet; released when the path is active."""
     RATE_LIMIT = "rate_limit"
     """The path's rate limit is used up, or the receiver asked to wait."""
     OUR_SIDE = "our_side"
@@ -19,8 +19,8 @@ class HoldKind(StrEnum):
 
     @property
     def is_timed(self) -> bool:
-        """Whether the hold ends by time instead of by its breaker."""
-        return self is not HoldKind.BREAKER
+        """Whether the hold ends by time instead of by its breaker or a person."""
+        return self in (HoldKind.RATE_LIMIT, HoldKind.OUR_SIDE)
 
     @property
     def ages(self) -> bool:
@@ -28,14 +28,14 @@ class HoldKind(StrEnum):
         return self in (HoldKind.BREAKER, HoldKind.OUR_SIDE)
 
 
-_TIMED = {kind.value: kind for kind in HoldKind if kind.is_timed}
+_BY_KIND = {kind.value: kind for kind in HoldKind if kind is not HoldKind.BREAKER}
 
 
 def held_by(kind: HoldKind, delivery_key: str) -> str:
-    """The `held_by` of a notification that is held for a time."""
+    """The `held_by` of a notification that is held by anything but a breaker."""
     return f"{kind.value}:{delivery_key}"
 
 
 def kind_of(held_by: str) -> HoldKind:
     """The kind of hold that a `held_by` names."""
-    return _TIMED.get(held_by.partition(":")[0], HoldKind.BREAKER)
+    return _BY_KIND.get(held_by.partition(":")[0], HoldKind.BREAKER)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 
+from fieldpost.core.delivery.exchange import Exchange, scrubbed_exchange
 from fieldpost.core.delivery.holds import HoldKind
 from fieldpost.core.notification import Target, TargetStatus
 from fieldpost.core.text import ERROR_BYTES_MAX
@@ -39,6 +40,7 @@ class Delivered:
     reply: str | None = None
     phase: str | None = None
     evidence: Evidence = Evidence.WORKS
+    exchanges: tuple[Exchange, ...] = ()
 
     word = "delivered"
     error = None
@@ -52,6 +54,7 @@ class TransientFailure:
     reply: str | None = None
     phase: str | None = None
     evidence: Evidence = Evidence.WORKS
+    exchanges: tuple[Exchange, ...] = ()
 
     word = "transient_failure"
 
@@ -63,6 +66,9 @@ class PermanentFailure:
     reply: str | None = None
     phase: str | None = None
     evidence: Evidence = Evidence.WORKS
+    exchanges: tuple[Exchange, ...] = ()
+    is_gone: bool = False
+    """The receiver asked never to be called again (HTTP 410)."""
 
     word = "permanent_failure"
 
@@ -75,6 +81,7 @@ class Uncertain:
     reply: str | None = None
     phase: str | None = None
     evidence: Evidence = Evidence.NONE
+    exchanges: tuple[Exchange, ...] = ()
 
     word = "uncertain"
 
@@ -90,6 +97,7 @@ class Held:
     """How long a hold without a breaker lasts; None for the default of its kind."""
     targets: tuple[Target, ...] = ()
     """The results per target, if some were delivered or failed before the channel did."""
+    exchanges: tuple[Exchange, ...] = ()
 
     word = "held"
 
@@ -138,7 +146,8 @@ def _name(group: Sequence[Target], named_max: int) -> str:
 def scrubbed(outcome: Outcome, scrub: Callable[[str], str]) -> Outcome:
     """Apply `scrub` to all texts from the other side, which may repeat a secret."""
     reply = scrub(outcome.reply) if outcome.reply else outcome.reply
+    exchanges = tuple(scrubbed_exchange(exchange, scrub) for exchange in outcome.exchanges)
     targets = tuple(replace(t, error=scrub(t.error)) if t.error else t for t in outcome.targets)
     if isinstance(outcome, Delivered):
-        return replace(outcome, targets=targets, reply=reply)
-    return replace(outcome, error=scrub(outcome.error), targets=targets, reply=reply)
+        return replace(outcome, targets=targets, reply=reply, exchanges=exchanges)
+    return replace(outcome, error=scrub(outcome.error), targets=targets, reply=reply, exchanges=exchanges)

@@ -36,6 +36,16 @@ class Event:
     correlation_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedEvent:
+    """An event as it was recorded; in a list without its payload."""
+
+    event: Event
+    created_at: datetime
+    match_count: int = 0
+    """How many notifications it caused when it was recorded."""
+
+
 def check_event(
     *,
     event_id: object,

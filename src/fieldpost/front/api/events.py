@@ -11,9 +11,9 @@ from typing import Annotated
 import msgspec
 
 from fieldpost.central.ingest.publish import EventVerdict
-from fieldpost.central.watch.events import EventDetail, EventNotification, EventPage, RecordedEvent
+from fieldpost.central.watch.events import EventDetail, EventNotification, EventPage
 from fieldpost.core.errors import Conflict, InvalidInput
-from fieldpost.core.events.event import EVENTS_MAX, REQUEST_BYTES_MAX, Event, check_event
+from fieldpost.core.events.event import EVENTS_MAX, REQUEST_BYTES_MAX, Event, RecordedEvent, check_event
 from fieldpost.core.search.event_filter import EventFilter
 from fieldpost.core.search.filters import EVENT_FILTERS
 from fieldpost.core.text import truncate

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
+from fieldpost.central.adapters.webhook.options import WebhookOptions
 from fieldpost.central.dispatch.dispatcher import Dispatcher
-from fieldpost.central.dispatch.options import WebhookOptions
 from fieldpost.central.store.notifications import breakers
 from fieldpost.core.delivery.adapter import Envelope
 from fieldpost.core.delivery.breaker import record

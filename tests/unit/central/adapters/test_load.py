@@ -83,7 +83,8 @@ def test_a_broken_third_party_adapter_is_logged_and_left_out(install: Install, h
     install(f"acme_{how}", BROKEN[how], f"pager = acme_{how}:Pager")
     with capture_logs() as lines:
         adapters = load()
-    assert sorted(adapters) == ["email"]
+    assert "email" in adapters
+    assert "pager" not in adapters
     assert [(line["event"], line["entry_point"]) for line in lines] == [("adapter.left_out", "pager")]
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Integer, LargeBinary, Row, Text
 
 from fieldpost.central.store.engine.column_types import Id, Json, Moment
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
-from fieldpost.core.events.event import Event
+from fieldpost.core.events.event import Event, RecordedEvent
 from fieldpost.core.events.subscription import WEBHOOK_TYPE
 from fieldpost.core.notification import Status
 from fieldpost.core.search.event_filter import EventFilter
@@ -43,15 +43,6 @@ class StoredEvent:
 
     source: str
     digest: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedEvent:
-    """An event as it was recorded; in a list without its payload."""
-
-    event: Event
-    created_at: datetime
-    match_count: int
 
 
 @dataclass(frozen=True, slots=True)

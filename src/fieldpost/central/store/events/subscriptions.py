@@ -9,7 +9,7 @@ SQLite the single writer serialises both.
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from sqlalchemy import Connection, insert, select, text, update
+from sqlalchemy import Connection, insert, literal, select, text, tuple_, update
 
 from fieldpost.central.store.schema import catalogue
 from fieldpost.central.store.schema.event_tables import subscriptions
@@ -68,6 +68,34 @@ def get(conn: Connection, subscription_id: str) -> Subscription | None:
     return _subscription(dict(row)) if row else None
 
 
+def find(
+    conn: Connection,
+    *,
+    owner: str | None = None,
+    states: Collection[SubscriptionState] = (),
+    after: tuple[str, str] | None = None,
+    limit: int,
+) -> list[Subscription]:
+    """Subscriptions in order of name and id, behind `after`; without states all but the removed ones."""
+    c = subscriptions.c
+    query = select(subscriptions).order_by(c.name, c.subscription_id).limit(limit)
+    wanted = states or [state for state in SubscriptionState if state is not SubscriptionState.REMOVED]
+    query = query.where(c.state.in_([state.value for state in wanted]))
+    if owner is not None:
+        query = query.where(c.owner == owner)
+    if after is not None:
+        query = query.where(tuple_(c.name, c.subscription_id) > tuple_(*map(literal, after)))
+    return [_subscription(dict(row)) for row in conn.execute(query).mappings()]
+
+
+def named(conn: Connection, owner: str, name: str) -> Subscription | None:
+    """The owner's subscription of this name, unless it is removed."""
+    c = subscriptions.c
+    query = select(subscriptions).where(c.owner == owner, c.name == name, c.state != SubscriptionState.REMOVED.value)
+    row = conn.execute(query).mappings().first()
+    return _subscription(dict(row)) if row else None
+
+
 def add(conn: Connection, subscription: Subscription, now: datetime) -> None:
     lock_for_change(conn)
     conn.execute(
@@ -98,6 +126,11 @@ def _values(subscription: Subscription) -> dict[str, object]:
         "owner": subscription.owner,
         "filter": [_plain(entry) for entry in subscription.filter],
         "state": subscription.state.value,
+        "state_reason": subscription.state_reason,
+        "state_by": subscription.state_by,
+        "state_at": subscription.state_at,
+        "is_restricted": subscription.is_restricted,
+        "is_draining": subscription.is_draining,
         "settings": dict(subscription.settings),
         "secrets": dict(subscription.secrets),
         "retry": subscription.retry and to_text(subscription.retry),
@@ -112,6 +145,7 @@ def _plain(entry: FilterEntry) -> dict[str, object]:
 
 def _subscription(row: Mapping[str, object]) -> Subscription:
     stored = row["filter"]
+    state_at = row["state_at"]
     assert isinstance(stored, list), "the column holds a list of entries"
     entries: SubscriptionFilter = tuple(FilterEntry(**entry) for entry in stored)
     return Subscription(
@@ -120,6 +154,11 @@ def _subscription(row: Mapping[str, object]) -> Subscription:
         owner=str(row["owner"]),
         filter=entries,
         state=SubscriptionState(str(row["state"])),
+        state_reason=None if row["state_reason"] is None else str(row["state_reason"]),
+        state_by=None if row["state_by"] is None else str(row["state_by"]),
+        state_at=state_at if isinstance(state_at, datetime) else None,
+        is_restricted=bool(row["is_restricted"]),
+        is_draining=bool(row["is_draining"]),
         settings=_mapping(row["settings"]),
         secrets={name: str(sealed) for name, sealed in _mapping(row["secrets"]).items()},
         retry=None if row["retry"] is None else parse(row["retry"]),

@@ -106,6 +106,12 @@ _ROW: Mapping[str, ParameterKind] = {
     "probe_owner": "text",
     "probe_until": "moment",
     "version": "int",
+    "failing_since": "moment",
+    "warned_percent": "int",
+    "release_size": "int",
+    "wait_until": "moment",
+    "wait_kind": "text",
+    "wait_reason": "text",
 }
 _add = Statement(
     """
@@ -128,6 +134,14 @@ _update = Statement(
     rows=_ROW,
 )
 _all = Statement(f"select {', '.join(_COLUMNS)} from breakers", result=_COLUMNS)
+_stale = Statement(
+    """
+    select key from breakers where (state = 'open' or failures > 0) and last_failure_at < :before
+        and key >= :begin and key < :end
+    limit :limit
+    """,
+    result={"key": Text},
+)
 _these = Statement(
     f"select {', '.join(_COLUMNS)} from breakers where key {{any:keys}}", lists={"keys": "text"}, result=_COLUMNS
 )
@@ -176,13 +190,24 @@ def load(conn: Connection, keys: Collection[str] | None = None) -> dict[str, Bre
     return {row.key: _breaker(row._asdict()) for row in found}
 
 
+def stale(conn: Connection, prefix: str, before: datetime, limit: int) -> list[str]:
+    """Keys with this prefix that count failures or are open, and whose last failure is older than this."""
+    end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+    return [row.key for row in _stale.run(conn, begin=prefix, end=end, before=before, limit=limit)]
+
+
 def change(conn: Connection, key: str, rule: Callable[[Breaker], Breaker | None]) -> Breaker | None:
     """Apply a rule of `core.breaker` to one breaker; the breaker after it, or the rule's None."""
     return change_many(conn, {key: rule}).get(key)
 
 
-def change_many(conn: Connection, rules: Mapping[str, Callable[[Breaker], Breaker | None]]) -> dict[str, Breaker]:
+def change_many(
+    conn: Connection,
+    rules: Mapping[str, Callable[[Breaker], Breaker | None]],
+    changes: list[tuple[Breaker, Breaker]] | None = None,
+) -> dict[str, Breaker]:
     """Apply a rule to each of these breakers, in one set; the breakers after it, without those whose rule is None.
+    `changes` receives each changed breaker, before and after.
 
     The rows are locked in the order of their keys, so that nodes that change the same breakers wait for each other and
     never deadlock. A breaker without a row is added first where its rule changes it.
@@ -203,6 +228,8 @@ def change_many(conn: Connection, rules: Mapping[str, Callable[[Breaker], Breake
         if wanted is not before and wanted != before:
             wanted = replace(wanted, version=before.version + 1)
             changed.append(wanted)
+            if changes is not None:
+                changes.append((before, wanted))
         after[key] = wanted
     if changed:
         _update.run(conn, [_row(breaker) for breaker in changed])

@@ -11,7 +11,7 @@ from fieldpost.central.store.engine.column_types import Id
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.central.store.notifications.targets import settle_targets, targets_of
 from fieldpost.central.store.schema import rows as to_core
-from fieldpost.central.store.schema.notification_tables import notifications
+from fieldpost.central.store.schema.notification_tables import IS_AGING, notifications
 from fieldpost.core.delivery.explain import ClaimState
 from fieldpost.core.delivery.lifecycle import Transition
 from fieldpost.core.notification import Notification
@@ -82,11 +82,11 @@ def without_bodies(conn: Connection, ids: Sequence[str]) -> dict[str, Notificati
 
 
 def held_since_before(conn: Connection, cutoff: datetime, limit: int) -> list[Notification]:
-    """Held, unclaimed rows whose cycle started before the cutoff, with their targets."""
+    """Unclaimed rows behind a breaker whose cycle started before the cutoff, with their targets. A pause has no end."""
     n = notifications.c
     found = conn.execute(
         select(*_COLUMNS)
-        .where(n.held_by.is_not(None), text("not is_timed"), n.cycle_started_at < cutoff, n.claim_owner.is_(None))
+        .where(text(IS_AGING), n.cycle_started_at < cutoff, n.claim_owner.is_(None))
         .order_by(n.cycle_started_at)
         .limit(limit)
     ).all()

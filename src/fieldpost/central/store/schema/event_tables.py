@@ -1,6 +1,6 @@
 """Tables of events: topics, subscriptions, recorded events and their tombstones; versions of cached catalogues."""
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, LargeBinary, Table, Text
+from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Index, Integer, LargeBinary, Table, Text, text
 
 from fieldpost.central.store.engine.column_types import Id, Json, Moment
 from fieldpost.central.store.schema.base import metadata, partial_index
@@ -31,17 +31,28 @@ subscriptions = Table(
     "subscriptions",
     metadata,
     Column("subscription_id", Id, primary_key=True),
-    Column("name", Text, nullable=False, unique=True),
+    Column("name", Text, nullable=False),
     Column("owner", Text, nullable=False),
     Column("filter", Json, nullable=False),
     Column("state", Text, nullable=False),
+    Column("state_reason", Text),
+    Column("state_by", Text),
+    Column("state_at", Moment),
+    # Made by a subscriber: it gets only topics that its owner may read.
+    Column("is_restricted", Boolean, nullable=False, server_default=text("false")),
+    # Disabled or removed, with notifications left that are to be parked or discarded.
+    Column("is_draining", Boolean, nullable=False, server_default=text("false")),
     Column("settings", Json, nullable=False),
     Column("secrets", Json, nullable=False),
     Column("retry", Text),
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
     Column("version", BigInteger, nullable=False, server_default="1"),
-    CheckConstraint("state in ('active', 'paused', 'disabled', 'removed')", "state"),
+    CheckConstraint("state in ('active', 'unverified', 'paused', 'disabled', 'removed')", "state"),
+    CheckConstraint("not is_draining or state in ('disabled', 'removed')", "draining"),
+    # Per owner: an error about a taken name must not reveal another owner's subscription.
+    partial_index("uq_subscriptions_name", "owner", "name", where="state <> 'removed'", unique=True),
+    partial_index("ix_subscriptions_draining", "subscription_id", where="is_draining"),
 )
 
 events = Table(
@@ -76,4 +87,15 @@ event_tombstones = Table(
     Column("digest", LargeBinary, nullable=False),
     Column("purged_at", Moment, nullable=False),
     Index("ix_event_tombstones_purged_at", "purged_at"),
+)
+
+# Events about subscriptions that are to be published, written with the change that they report.
+notices = Table(
+    "notices",
+    metadata,
+    Column("event_id", Id, primary_key=True),
+    Column("topic", Text, nullable=False),
+    Column("subscription_id", Id, nullable=False),
+    Column("payload", Json, nullable=False),
+    Column("created_at", Moment, nullable=False),
 )

@@ -26,7 +26,9 @@ IS_FREE = "due_at is not null and held_by is null"
 IS_CLAIMABLE = f"{IS_FREE} and not is_timed"
 IS_TIMED = "is_timed"
 IS_HELD = "held_by is not null and not is_timed"
+IS_AGING = f"{IS_HELD} and held_by not like 'pause:%'"
 IS_OF_EVENT = "event_id is not null"
+IS_LIVE_OF_EVENT = "due_at is not null and event_id is not null"
 IS_SUSPECT = "due_at is not null and orphan_count > 0"
 IS_UNDELIVERED = "status <> 'delivered'"
 IS_TERMINAL = "terminal_at is not null"
@@ -83,9 +85,11 @@ notifications = Table(
     CheckConstraint("claim_owner is null or status in ('pending', 'retrying')", "claim_live"),
     partial_index("ix_notifications_claim", "status", "delivery_key", "due_at", where=IS_CLAIMABLE),
     partial_index("ix_notifications_held", "held_by", "due_at", where=IS_HELD),
-    partial_index("ix_notifications_held_since", "cycle_started_at", where=IS_HELD),
+    partial_index("ix_notifications_held_since", "cycle_started_at", where=IS_AGING),
     partial_index("ix_notifications_timed", "due_at", where=IS_TIMED),
     partial_index("ix_notifications_event_id", "event_id", where=IS_OF_EVENT),
+    partial_index("ix_notifications_subscription_live", "delivery_key", "notification_id", where=IS_LIVE_OF_EVENT),
+    partial_index("ix_notifications_subscription", "delivery_key", "created_at", "notification_id", where=IS_OF_EVENT),
     partial_index("ix_notifications_suspect", "due_at", where=IS_SUSPECT),
     Index("ix_notifications_created", "created_at", "notification_id"),
     partial_index(
@@ -130,6 +134,8 @@ attempts = Table(
     Column("reply", Text),
     Column("error", Text),
     Column("duration_ms", BigInteger),
+    # Requests and responses of a webhook, with the tries within the attempt.
+    Column("exchanges", Json),
     CheckConstraint(
         "outcome in ('delivered', 'transient_failure', 'permanent_failure', 'uncertain', 'held', 'released')",
         "outcome",
@@ -164,7 +170,20 @@ breakers = Table(
     Column("probe_owner", Text),
     Column("probe_until", Moment),
     Column("version", BigInteger, nullable=False),
+    Column("failing_since", Moment),
+    Column("warned_percent", Integer, nullable=False, server_default="0"),
+    Column("release_size", Integer, nullable=False, server_default="0"),
+    Column("wait_until", Moment),
+    Column("wait_kind", Text),
+    Column("wait_reason", Text),
     CheckConstraint("state in ('closed', 'open', 'half_open')", "state"),
     CheckConstraint("state <> 'open' or open_until is not null", "open"),
     CheckConstraint("(state = 'half_open') = (probe_owner is not null and probe_until is not null)", "probe"),
+)
+
+rates = Table(
+    "rates",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("next_at", Moment, nullable=False),
 )

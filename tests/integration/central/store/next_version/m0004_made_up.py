@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "m0003"
-down_revision = "m0002"
+revision = "m0004"
+down_revision = "m0003"
 
 
 def upgrade() -> None:

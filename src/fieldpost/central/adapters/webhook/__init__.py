@@ -1,0 +1,1 @@
+"""The webhook adapter: signed HTTP requests to the receivers of subscriptions and lists."""

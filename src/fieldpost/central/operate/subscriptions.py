@@ -1,0 +1,256 @@
+"""Subscriptions: add, change, rotate, pause, resume, disable, remove, read. Secrets are write-only."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from fieldpost.central.access.audit_trail import (
+    KEEP,
+    Actions,
+    Keep,
+    commit,
+    event_id,
+    not_found,
+    present,
+    record,
+    require,
+    was_changed,
+)
+from fieldpost.central.adapters.webhook.options import WebhookOptions
+from fieldpost.central.operate.channel_settings import check_hosts
+from fieldpost.central.operate.subscription_settings import apply_settings, new_signing_secret, rotate_secret
+from fieldpost.central.secrets.keyring import Keyring
+from fieldpost.central.store.engine.statement import database_time
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.events import subscriptions as rows
+from fieldpost.central.store.notifications import audit
+from fieldpost.central.store.notifications import breakers as breaker_rows
+from fieldpost.clock import Clock
+from fieldpost.core.actor import Actor, Role
+from fieldpost.core.audit import AuditEntry
+from fieldpost.core.delivery.adapter import Adapter
+from fieldpost.core.delivery.breaker import probe_now
+from fieldpost.core.delivery.retry import parse
+from fieldpost.core.errors import Conflict
+from fieldpost.core.events.filter import FilterEntry, check_filter
+from fieldpost.core.events.signature import check_signing_secret
+from fieldpost.core.events.subscription import (
+    WEBHOOK_TYPE,
+    Subscription,
+    SubscriptionState,
+    in_state,
+    subscription_key,
+)
+from fieldpost.core.ids import is_id
+from fieldpost.core.secret import Secret
+from fieldpost.core.text import check_label, check_list_name
+
+PAGE_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class SecretShown:
+    """A subscription with its new signing secret, which is shown this once. None if the caller gave the secret."""
+
+    subscription: Subscription
+    secret: Secret | None
+
+
+class SubscriptionActions(Actions):
+    """Actions on subscriptions."""
+
+    def __init__(
+        self,
+        store: Store,
+        adapters: Mapping[str, Adapter],
+        clock: Clock,
+        keyring: Keyring | None = None,
+        options: WebhookOptions | None = None,
+    ) -> None:
+        super().__init__(store, clock)
+        self._adapters = adapters
+        self._keyring = keyring or Keyring()
+        self._options = options or WebhookOptions()
+
+    async def add(
+        self,
+        actor: Actor,
+        name: str,
+        owner: str,
+        filter: Sequence[FilterEntry],
+        settings: Mapping[str, object],
+        secrets: Mapping[str, object] | None = None,
+        *,
+        retry: str | None = None,
+    ) -> SecretShown:
+        """Add a subscription. Without a signing secret, one is generated and returned."""
+        require(actor, Role.ADMIN, "subscription.add")
+        now = self._clock.now()
+        empty = Subscription(
+            subscription_id=event_id(now),
+            name=check_list_name(check_label(name, "name")),
+            owner=check_label(owner, "owner"),
+            filter=check_filter(filter),
+            retry=None if retry is None else parse(retry),
+        )
+        given = dict(secrets or {})
+        made = None if given.get("secret") else new_signing_secret()
+        if made is not None:
+            given["secret"] = made.reveal()
+        added = self._apply(empty, settings, given)
+        await self._check_hosts(added.settings)
+        extra = {"owner": owner, "settings": sorted(settings), "secrets": sorted(secrets or {})}
+        entry = record(actor, "subscription.add", name, now, {**extra, "subscription_id": added.subscription_id})
+        await commit(self._store, f"subscription {name!r}", _add, added, entry)
+        return SecretShown(added, made)
+
+    async def change(
+        self,
+        actor: Actor,
+        subscription_id: str,
+        version: int,
+        *,
+        name: str | Keep = KEEP,
+        filter: Sequence[FilterEntry] | Keep = KEEP,
+        settings: Mapping[str, object] | None = None,
+        secrets: Mapping[str, object] | None = None,
+        retry: str | Keep | None = KEEP,
+    ) -> Subscription:
+        """Replace the given fields if the subscription is still at `version`. Waiting notifications use the new values.
+
+        None resets a setting to its default and clears a secret; an empty text keeps the secret.
+        """
+        require(actor, Role.ADMIN, "subscription.change")
+        seen = await self._seen(subscription_id, version)
+        wanted = replace(
+            seen,
+            name=seen.name if name is KEEP else check_list_name(check_label(name, "name")),
+            filter=seen.filter if filter is KEEP else check_filter(filter),
+            retry=seen.retry if retry is KEEP else None if retry is None else parse(retry),
+        )
+        wanted = self._apply(wanted, settings or {}, secrets or {})
+        # Only changed hosts are looked up: a host name that has disappeared must not block other changes.
+        await self._check_hosts({n: v for n, v in wanted.settings.items() if seen.settings.get(n) != v})
+        fields = [field for field in ("name", "filter", "retry") if getattr(wanted, field) != getattr(seen, field)]
+        extra = {"fields": fields, "settings": sorted(settings or {}), "secrets": sorted(secrets or {})}
+        return await self._write(actor, "subscription.change", wanted, extra)
+
+    async def rotate(self, actor: Actor, subscription_id: str, version: int, secret: str | None = None) -> SecretShown:
+        """Replace the signing secret. For 24 hours requests are signed with the former one too."""
+        require(actor, Role.ADMIN, "subscription.rotate")
+        seen = await self._seen(subscription_id, version)
+        new = new_signing_secret() if secret is None else check_signing_secret(secret)
+        wanted = rotate_secret(self._keyring, seen, new, self._clock.now())
+        changed = await self._write(actor, "subscription.rotate", wanted, {})
+        return SecretShown(changed, new if secret is None else None)
+
+    async def pause(self, actor: Actor, subscription_id: str, version: int, reason: str | None = None) -> Subscription:
+        """Hold its notifications, the new ones too, until it is resumed."""
+        return await self._move(actor, "pause", subscription_id, version, SubscriptionState.PAUSED, reason)
+
+    async def resume(self, actor: Actor, subscription_id: str, version: int) -> Subscription:
+        """End a pause; held notifications are released in batches."""
+        seen = await self._seen(subscription_id, version)
+        if seen.state is not SubscriptionState.PAUSED:
+            raise Conflict("subscription.state", f"only a paused subscription can be resumed; it is {seen.state.value}")
+        return await self._move(actor, "resume", subscription_id, version, SubscriptionState.ACTIVE, None)
+
+    async def disable(
+        self, actor: Actor, subscription_id: str, version: int, reason: str | None = None
+    ) -> Subscription:
+        """Create no more notifications and park the waiting ones, in batches."""
+        return await self._move(actor, "disable", subscription_id, version, SubscriptionState.DISABLED, reason)
+
+    async def remove(self, actor: Actor, subscription_id: str, version: int, reason: str | None = None) -> Subscription:
+        """Create no more notifications and discard the waiting ones, in batches. The record stays for history."""
+        return await self._move(actor, "remove", subscription_id, version, SubscriptionState.REMOVED, reason)
+
+    async def get(self, subscription_id: str, owner: str | None = None) -> Subscription:
+        """The subscription; NotFound if it is of another owner than the given one."""
+        found = await self._store.read(rows.get, subscription_id) if is_id(subscription_id) else None
+        if found is not None and owner is not None and found.owner != owner:
+            found = None
+        return present(found, "subscription", subscription_id)
+
+    async def find(
+        self,
+        *,
+        owner: str | None = None,
+        states: Collection[SubscriptionState] = (),
+        after: tuple[str, str] | None = None,
+        limit: int = PAGE_MAX,
+    ) -> list[Subscription]:
+        """Subscriptions by name, all but removed ones unless states are given."""
+        return await self._store.read(rows.find, owner=owner, states=states, after=after, limit=min(limit, PAGE_MAX))
+
+    def shown_secrets(self, subscription: Subscription) -> dict[str, str]:
+        """For each stored secret, whether this node can read it; never its value."""
+        is_readable = self._keyring.problem_of(subscription) is None
+        return dict.fromkeys(sorted(subscription.secrets), "set" if is_readable else "unreadable")
+
+    def _apply(self, base: Subscription, settings: Mapping[str, object], secrets: Mapping[str, object]) -> Subscription:
+        return apply_settings(self._keyring, base, settings, secrets, is_plain_allowed=self._options.allow_plain)
+
+    async def _check_hosts(self, settings: Mapping[str, object]) -> None:
+        await check_hosts(self._adapters.get(WEBHOOK_TYPE), settings)
+
+    async def _seen(self, subscription_id: str, version: int) -> Subscription:
+        seen = await self.get(subscription_id)
+        if seen.state is SubscriptionState.REMOVED:
+            raise Conflict("subscription.removed", f"subscription {seen.name!r} is removed", hint="create it again")
+        if seen.version != version:
+            raise was_changed("subscription", seen.name, seen.version)
+        return seen
+
+    async def _move(
+        self,
+        actor: Actor,
+        verb: str,
+        subscription_id: str,
+        version: int,
+        state: SubscriptionState,
+        reason: str | None,
+    ) -> Subscription:
+        require(actor, Role.ADMIN, f"subscription.{verb}")
+        seen = await self._seen(subscription_id, version)
+        if reason is not None:
+            check_label(reason, "reason")
+        wanted = in_state(seen, state, by=actor.name, reason=reason, now=self._clock.now())
+        return await self._write(actor, f"subscription.{verb}", wanted, {"reason": reason} if reason else {})
+
+    async def _write(
+        self, actor: Actor, action: str, wanted: Subscription, extra: Mapping[str, object]
+    ) -> Subscription:
+        noted = {"subscription_id": wanted.subscription_id, **extra}
+        entry = record(actor, action, wanted.name, self._clock.now(), noted)
+        await commit(self._store, f"subscription {wanted.name!r}", _change, wanted, entry, now=self._store.now())
+        self._store.wake.set()
+        return replace(wanted, version=wanted.version + 1)
+
+
+def _add(conn: Connection, added: Subscription, entry: AuditEntry) -> None:
+    _require_free_name(conn, added)
+    rows.add(conn, added, entry.occurred_at)
+    audit.add(conn, [entry])
+
+
+def _change(conn: Connection, wanted: Subscription, entry: AuditEntry, *, now: datetime | None) -> None:
+    _require_free_name(conn, wanted)
+    if not rows.change(conn, wanted, entry.occurred_at):
+        found = rows.get(conn, wanted.subscription_id)
+        if found is None:
+            raise not_found("subscription", wanted.subscription_id)
+        raise was_changed("subscription", found.name, found.version)
+    audit.add(conn, [entry])
+    # The receiver may work again with the new values.
+    key, at = subscription_key(wanted.subscription_id), database_time(conn, now)
+    if key in breaker_rows.load(conn, [key]):
+        breaker_rows.change(conn, key, lambda breaker: probe_now(breaker, at))
+
+
+def _require_free_name(conn: Connection, wanted: Subscription) -> None:
+    found = rows.named(conn, wanted.owner, wanted.name)
+    if found is not None and found.subscription_id != wanted.subscription_id:
+        raise Conflict("subscription.exists", f"{wanted.owner} already has a subscription named {wanted.name!r}")

@@ -1,0 +1,46 @@
+"""Exchanges: the request and response of one attempt over HTTP, kept with the attempt for the receiver's developer."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+BODY_BYTES_KEPT = 1024
+HEADERS_KEPT = 40
+HEADER_CHARACTERS_KEPT = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpTry:
+    """One request within an attempt."""
+
+    offset_ms: int
+    """When it began, after the start of the attempt."""
+    duration_ms: int
+    status: int | None = None
+    error: str | None = None
+    """Why there was no status."""
+    phase: str | None = None
+    """Where a request without a status failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """The tries of an attempt to one URL, and the last response."""
+
+    url: str
+    tries: tuple[HttpTry, ...] = ()
+    request_headers: Mapping[str, str] = field(default_factory=dict)
+    """Without the values of signature and credentials."""
+    status: int | None = None
+    response_headers: Mapping[str, str] = field(default_factory=dict)
+    response_body: str = ""
+    """The first kilobyte."""
+
+
+def scrubbed_exchange(exchange: Exchange, scrub: Callable[[str], str]) -> Exchange:
+    """The exchange with `scrub` applied to all texts from the other side, which may repeat a secret."""
+    return replace(
+        exchange,
+        tries=tuple(replace(one, error=scrub(one.error)) if one.error else one for one in exchange.tries),
+        response_headers={name: scrub(value) for name, value in exchange.response_headers.items()},
+        response_body=scrub(exchange.response_body),
+    )
