@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from fieldpost.core.delivery.adapter import Envelope
+from fieldpost.core.delivery.outcome import Outcome
 from fieldpost.core.notification import Status
 from fieldpost.testing import ManualClock
 from support.centre import DEADLINE_S, Centre, Hanging
@@ -29,6 +31,33 @@ async def test_a_stopping_node_gives_back_what_it_cannot_finish(mailing: Centre,
     assert (attempt.outcome, attempt.error) == ("released", "the node stopped")
     await mailing.deliver(node_id="next")
     assert (await mailing.get(sent)).status is Status.DELIVERED
+
+
+@pytest.mark.fault(59)
+@pytest.mark.parametrize("park_uncertain", [False, True])
+async def test_an_attempt_past_its_gate_when_the_node_stops_is_uncertain(
+    mailing: Centre, clock: ManualClock, park_uncertain: bool
+) -> None:
+    """It may have been sent, so it is not given back as if nothing had happened."""
+    await mailing.add_list("doors", park_uncertain=park_uncertain)
+
+    async def never_answered(envelope: Envelope) -> Outcome:
+        envelope.gate()
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    mailing.adapter.answer("doors", never_answered)
+    sent = await mailing.send("doors")
+    dispatcher = mailing.dispatcher(grace_s=0.05)
+    running = asyncio.create_task(dispatcher.run())
+    await mailing.adapter.called(1)
+    dispatcher.stop()
+    async with asyncio.timeout(DEADLINE_S):
+        await running
+    [attempt] = await mailing.attempts(sent)
+    assert (attempt.outcome, attempt.error) == ("uncertain", "the node stopped before an answer came")
+    n = await mailing.get(sent)
+    assert (n.status, n.retry_count) == ((Status.PARKED, 0) if park_uncertain else (Status.RETRYING, 1))
 
 
 @pytest.mark.fault(59)
