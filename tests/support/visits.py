@@ -52,6 +52,8 @@ MORE: dict[str, Sequence[tuple[str, str]]] = {
     "/intents": (("site", "?site=island"), ("none", "?site=unheard-of")),
     "/lists/{name:path}": (("remove", "?confirm=remove"),),
     "/channels/{name:path}": (("remove", "?confirm=remove"), ("reset", "?confirm=reset")),
+    "/events": (("topic", "?topic=orders"), ("none", "?topic=unheard-of")),
+    "/topics/{name}": (("archive", "?confirm=archive"),),
     "/audit": (("errors", "?status=failed,parked,discarded"), ("none", "?actor=unheard-of")),
     "/settings": (("search", "?q=lease"),),
 }

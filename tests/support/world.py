@@ -47,6 +47,7 @@ from fieldpost.link.messages import CallRow, CommandResult, Telemetry
 from fieldpost.testing import ManualClock
 from support.front import ADMIN, OPERATOR, Front, open_front
 from support.sample import FAILED, REACHED
+from support.world_events import publish_events
 from support.world_past import SITES, health, keep_past
 
 NIGHT = datetime(2026, 11, 15, 3, 14, tzinfo=UTC)
@@ -154,6 +155,7 @@ async def open_world(store_url: str, end: datetime = NIGHT) -> AsyncIterator[Wor
         world.go_to(end - SHIFT)
         await _pass_the_night(world, end)
         await _sites_call(world, end)
+        await publish_events(world, end)
         await _people_act(world, end)
         await _trouble(world, end)
         yield world
