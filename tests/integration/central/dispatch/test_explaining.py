@@ -33,8 +33,7 @@ async def the_one(centre: Centre) -> str:
 @pytest.mark.parametrize(
     ("kind", "cause"),
     [
-        (HoldKind.PAUSE, "Its delivery path is paused."),
-        (HoldKind.RATE_LIMIT, "The rate limit of its delivery path is used up."),
+        (HoldKind.RATE_LIMIT, "Its delivery path accepts no more calls for now."),
         (HoldKind.OUR_SIDE, "Central cannot make the call at present."),
     ],
 )
