@@ -1,5 +1,6 @@
 """Publishing events: recording, fan-out, verdicts, and subscriptions that change meanwhile."""
 
+import asyncio
 import os
 from dataclasses import replace
 
@@ -16,8 +17,9 @@ from fieldpost.core.events.topic import Topic
 from fieldpost.core.ids import new_id
 from fieldpost.core.notification import Status
 from fieldpost.core.search.notification_filter import Filter
+from fieldpost.link.messages import Submit
 from fieldpost.testing import ManualClock
-from support.centre import Centre
+from support.centre import Centre, ScriptedAdapter
 
 SOURCE = "app:shop"
 PAYLOAD = '{ "order" : 17,  "euro": "€" }'
@@ -160,3 +162,55 @@ async def test_a_fan_out_stores_the_payload_once_and_its_words_not_at_all(centre
     assert await centre.rows("select count(*) from notifications where event_id is not null and body = ''") == [(20,)]
     assert await centre.rows("select payload from events") == [(PAYLOAD,)]
     assert await centre.rows("select count(*) from audit where kind = 'notify_send'") == [(21,)]
+
+
+@pytest.mark.req("DEC-44")
+async def test_a_subscription_named_like_a_list_never_gets_that_lists_targets(mailing: Centre) -> None:
+    adapter = mailing.adapters["webhook"] = ScriptedAdapter("webhook")
+    await mailing.store.write(topics.add, Topic(name="orders.created"), mailing.clock.now())
+    subscription = await subscribe(mailing, "ops")
+    event = make_event(mailing)
+    await mailing.ingest.publisher.publish(SOURCE, [event])
+    to_list = await mailing.send("ops")
+    await mailing.deliver()
+    [envelope] = adapter.envelopes
+    assert list(envelope.targets) == [subscription_key(subscription.subscription_id)]
+    assert mailing.adapter.sent() == [to_list]
+    [notification_id] = await notifications_of(mailing, event)
+    shown = await mailing.get(notification_id)
+    assert (shown.status, [target.address for target in shown.targets]) == (
+        Status.DELIVERED,
+        [subscription_key(subscription.subscription_id)],
+    )
+
+
+async def test_publishers_and_sites_take_turns_at_the_store(centre: Centre, publisher: Publisher) -> None:
+    """A publisher with a backlog does not delay a site by more than what is at the store already."""
+    for number in range(20):
+        await subscribe(centre, f"s{number}")
+    ingest = Ingest(centre.store, centre.clock)
+    done: list[str] = []
+
+    async def publish() -> None:
+        await ingest.publisher.publish(SOURCE, [make_event(centre) for _ in range(50)])
+        done.append("app")
+
+    async def submit() -> None:
+        await ingest.submit("plant", Submit(1, (centre.item(),)))
+        done.append("site")
+
+    publishing = [asyncio.create_task(publish()) for _ in range(12)]
+    await asyncio.sleep(0)
+    await asyncio.gather(submit(), *publishing)
+    assert done.index("site") < 5, "it waits for at most the transactions at the store, not for the backlog"
+
+
+async def test_a_request_with_many_matches_takes_several_transactions(centre: Centre, publisher: Publisher) -> None:
+    for number in range(300):
+        await subscribe(centre, f"s{number}")
+    published = [make_event(centre) for _ in range(10)]
+    verdicts = await publisher.publish(SOURCE, [*published, published[0]])
+    assert [v.verdict for v in verdicts] == ["accepted"] * 10 + ["duplicate"]
+    assert await centre.rows("select count(*) from notifications") == [(3000,)]
+    [(largest,)] = await centre.rows("select max(count) from search_backlog")
+    assert largest == 1800, "six events with their 300 notifications each fit in one transaction"
