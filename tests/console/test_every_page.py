@@ -36,6 +36,19 @@ SHORTEN = "document.querySelectorAll('tbody tr:nth-child(n + 13)').forEach((row)
 """Rows are alike, and axe takes its time over each."""
 BETWEEN = (640, 900, 1000, 1150)
 """Widths between a phone and a desk, at which a page changes its form; the first is a desk at 200 %."""
+HIDDEN_IN_MENU = """
+() => [...document.querySelectorAll("#menu a")].filter((link) => {
+  const { left, right } = link.getBoundingClientRect();
+  return left < 0 || right > window.innerWidth;
+}).map((link) => link.textContent.trim())
+"""
+LOW_BUTTONS = """
+() => [...document.querySelectorAll("button, .button")].filter((button) => {
+  const { height } = button.getBoundingClientRect();
+  return 0 < height && height < 24;
+}).map((button) => button.textContent.trim())
+"""
+"""The target size of WCAG 2.2, without its exceptions."""
 TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -112,6 +125,8 @@ async def _judged(page: Page, address: Address) -> list[str]:
         found += [f"{form}: {told}" for told in await page.evaluate(JUDGE, WHICH[form])]
         if (wider_by := await page.evaluate(TOO_WIDE)) > 0:
             found.append(f"{form}: the page is {wider_by} px wider than the window")
+        found += [f"{form}: hidden in the menu: {name}" for name in await page.evaluate(HIDDEN_IN_MENU)]
+        found += [f"{form}: lower than 24 px: {name}" for name in await page.evaluate(LOW_BUTTONS)]
     _, width, height = FORMS["light"]
     for less in BETWEEN if address.is_first else ():
         await page.set_viewport_size({"width": less, "height": height})

@@ -155,6 +155,15 @@ async def test_trends_are_drawn_from_the_samples_for_the_hour_the_day_and_the_we
     assert (other.status_code, "Parked, last day" in other.text) == (200, True)
 
 
+@pytest.mark.parametrize(("minutes", "span"), [((9, 8), "hour"), ((200, 8), "day"), ((3000, 2900), "week")])
+async def test_the_page_opens_on_the_span_that_has_data(quick: Front, minutes: tuple[int, ...], span: str) -> None:
+    store, end = quick.centre.store, quick.clock.now()
+    for ago in minutes:
+        snapshot = await store.read(kpis.snapshot, Thresholds(), now=quick.clock.now())
+        await store.write(samples.add, (end - ago * MINUTE).replace(second=0, microsecond=0), snapshot)
+    assert f'href="/?span={span}" aria-current="true"' in (await seen(quick)).text
+
+
 async def test_without_samples_a_chart_says_so(quick: Front) -> None:
     assert "No data for this period yet" in (await seen(quick)).text
 

@@ -17,7 +17,7 @@ from fieldpost.core.sites.health import SiteCondition
 from fieldpost.core.sites.message import Category
 from fieldpost.core.times import to_text
 from fieldpost.front.auth import Access
-from fieldpost.front.console.kit.chart import AGE, COUNT, SPAN_DEFAULT, SPANS, Chart, ChartSpan, Series, draw
+from fieldpost.front.console.kit.chart import AGE, COUNT, SPAN_DEFAULT, SPANS, Chart, ChartSpan, Series, draw, span_for
 from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute
 
 PATH = "/"
@@ -31,9 +31,9 @@ ACTIONS_READ = 20
 
 async def page(request: PageRequest) -> Response:
     watch = request.watch
-    span = SPANS.get(request.http.query_params.get("span", ""), SPANS[SPAN_DEFAULT])
     overview = await watch.overview.now()
     snapshot, inputs = overview.snapshot, overview.inputs
+    span, trends = await _trends(request, snapshot)
     return request.page(
         "health.html",
         as_of=snapshot.as_of,
@@ -50,8 +50,19 @@ async def page(request: PageRequest) -> Response:
         actions=[one for one in await watch.bulk_actions.newest(ACTIONS_READ) if not one.status.has_ended],
         span=span,
         spans=SPANS.values(),
-        charts=_charts(await watch.kpis.trends(span.length, span.step), span, snapshot),
+        charts=_charts(trends, span, snapshot),
     )
+
+
+async def _trends(request: PageRequest, snapshot: Snapshot) -> tuple[ChartSpan, Mapping[str, History]]:
+    """The requested span, or the default one that has data, and its history."""
+    chosen = SPANS.get(request.http.query_params.get("span", ""))
+    span = chosen or SPANS[SPAN_DEFAULT]
+    found = await request.watch.kpis.trends(span.length, span.step)
+    fitting = chosen or span_for([at for at, _ in found["queue_depth"].points], snapshot.as_of)
+    if fitting != span:
+        found = await request.watch.kpis.trends(fitting.length, fitting.step)
+    return fitting, found
 
 
 def summary(inputs: HealthInputs) -> str:

@@ -55,6 +55,13 @@ SPANS: Mapping[str, ChartSpan] = {
 SPAN_DEFAULT = "day"
 
 
+def span_for(times: Sequence[datetime], now: datetime) -> ChartSpan:
+    """The span with which a page opens, by the times of the samples of a day: the one that they fill."""
+    if not times:
+        return SPANS["week"]
+    return SPANS["hour"] if times[0] > now - SPANS["hour"].length else SPANS["day"]
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
     """Formatting of values, and the possible ends of the y axis."""

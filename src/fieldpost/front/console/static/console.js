@@ -389,8 +389,4 @@ if (address.searchParams.has("done")) {
   address.searchParams.delete("done");
   history.replaceState(null, "", address);
 }
-// On a narrow screen the menu scrolls sideways: scroll to the current page.
-const current = document.querySelector("#menu a[aria-current]");
-const menu = document.getElementById("menu");
-if (current && menu.scrollWidth > menu.clientWidth) menu.scrollLeft = current.offsetLeft - menu.clientWidth / 3;
 listen();
