@@ -79,4 +79,4 @@ def world(port: int, server: MailServer) -> World:
     def copies() -> list[tuple[str, str]]:
         return [(target, mail.message_id or "") for mail in server.mails for target in mail.recipients]
 
-    return World(settings, TARGETS, copies)
+    return World(settings, TARGETS, copies, tuple(f"user{number}@plant.example" for number in range(250)))

@@ -21,7 +21,7 @@ import asyncio
 import logging
 import re
 import traceback
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
@@ -175,6 +175,42 @@ class AdapterContract:
         await adapter.deliver(envelope(world, gate=lambda: arrived.append(len(world.copies()))))
         assert arrived, "the gate was never called"
         assert arrived[0] == 0, "the gate was called after the message was sent"
+
+    @in_world("accepts")
+    async def test_reached_targets_are_recorded_before_more_is_sent(self, adapter: Adapter, world: World) -> None:
+        """A node that dies in the middle of an attempt has stored whom it reached."""
+        recorded: list[str] = []
+        forgotten: set[str] = set()
+
+        async def record(targets: Sequence[str]) -> None:
+            await asyncio.sleep(0)
+            recorded.extend(targets)
+
+        def gate() -> None:
+            forgotten.update({target for target, _ in world.copies()}.difference(recorded))
+
+        targets = world.many or world.targets
+        outcome = await adapter.deliver(envelope(world, targets=targets, gate=gate, record_reached=record))
+        assert isinstance(outcome, Delivered), seen(outcome)
+        assert not forgotten, f"more was sent before these were recorded: {sorted(forgotten)[:5]}"
+        assert len(recorded) == len(set(recorded)), "a target was recorded twice"
+        assert set(recorded) <= {target for target, _ in world.copies()}, "recorded, but not reached"
+
+    @in_world("accepts")
+    async def test_nothing_more_is_sent_when_the_claim_is_lost_in_between(self, adapter: Adapter, world: World) -> None:
+        arrived: list[int] = []
+
+        async def record(_: Sequence[str]) -> None:
+            arrived.append(len(world.copies()))
+            raise ClaimLost("another node has it")
+
+        try:
+            await adapter.deliver(envelope(world, targets=world.many or world.targets, record_reached=record))
+        except ClaimLost:
+            await adapter.close()
+            assert [len(world.copies())] == arrived, "more was sent although the claim was lost"
+        else:
+            assert not arrived, "the adapter ignored that its claim was lost"
 
     # -- nothing kept that changes an outcome --------------------------------------------------------------------------
 

@@ -44,6 +44,8 @@ class World:
     """At least two."""
     copies: Callable[[], Sequence[tuple[str, str]]]
     """The copies received so far: target, and the id by which duplicates are recognised."""
+    many: tuple[str, ...] = ()
+    """More targets than the adapter sends to at once, if it sends to several at once."""
 
     @property
     def canaries(self) -> list[str]:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -101,6 +102,11 @@ def test_a_sound_adapter_passes(test: str) -> None:
     getattr(PigeonContract(), test)()
 
 
+@pytest.mark.parametrize("test", TESTS)
+def test_a_sound_adapter_that_reaches_one_target_after_the_other_passes(test: str) -> None:
+    getattr(PigeonContract(FliesOneByOne), test)()
+
+
 class DeliversTwice(Pigeon):
     async def fly(self, loft: Any, envelope: Envelope) -> Outcome:
         await super().fly(loft, envelope)
@@ -151,6 +157,41 @@ class AsksTooLate(Pigeon):
         outcome = await self.fly(envelope.settings["loft"], envelope)
         envelope.gate()
         return outcome
+
+
+class FliesOneByOne(Pigeon):
+    """A sound adapter that reaches one target after the other."""
+
+    async def fly(self, loft: Any, envelope: Envelope) -> Outcome:
+        outcome: Outcome = Delivered()
+        for number, target in enumerate(envelope.targets):
+            if number:
+                await self.record(envelope, envelope.targets[number - 1])
+                envelope.gate()
+            outcome = await super().fly(loft, replace(envelope, targets=(target,)))
+            if not isinstance(outcome, Delivered):
+                break
+        return outcome
+
+    async def record(self, envelope: Envelope, target: str) -> None:
+        await envelope.record_reached([target])
+
+
+class RecordsNothing(FliesOneByOne):
+    async def record(self, envelope: Envelope, target: str) -> None:
+        pass
+
+
+class RecordsAhead(FliesOneByOne):
+    async def record(self, envelope: Envelope, target: str) -> None:
+        await envelope.record_reached(["nobody"])
+        await super().record(envelope, target)
+
+
+class FliesOnWithoutItsClaim(FliesOneByOne):
+    async def record(self, envelope: Envelope, target: str) -> None:
+        with suppress(ClaimLost):
+            await super().record(envelope, target)
 
 
 class Remembers(Pigeon):
@@ -228,6 +269,9 @@ class IgnoresItsDeadline(Pigeon):
         (NeverAsksTheGate, "test_nothing_is_sent_when_the_gate_says_no"),
         (AsksTooLate, "test_the_gate_is_asked_before_the_message_goes"),
         (AsksTooLate, "test_nothing_is_sent_when_the_gate_says_no"),
+        (RecordsNothing, "test_reached_targets_are_recorded_before_more_is_sent"),
+        (RecordsAhead, "test_reached_targets_are_recorded_before_more_is_sent"),
+        (FliesOnWithoutItsClaim, "test_nothing_more_is_sent_when_the_claim_is_lost_in_between"),
         (Remembers, "test_what_came_before_changes_no_outcome"),
         (NewIdEachTime, "test_a_second_copy_is_recognised_as_one"),
         (TellsInItsError, "test_no_secret_is_told_in_an_outcome_a_log_or_to_a_witness"),

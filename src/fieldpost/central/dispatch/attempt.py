@@ -1,9 +1,10 @@
 """One attempt to deliver one notification, from the claim to an outcome."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 
@@ -38,6 +39,8 @@ class RunningAttempt:
     """From here on the notification may have been sent, even if no answer comes."""
     is_sent: bool = False
     """The adapter was called, and did not end by a bug: the outcome says something about the path."""
+    reached: set[str] = field(default_factory=set)
+    """Targets that the adapter reported as reached before the end of the attempt."""
     is_long: bool = False
     """It has moved to the pool of long attempts and frees its slot."""
     task: asyncio.Task[None] | None = field(default=None, repr=False)
@@ -68,7 +71,15 @@ class RunningAttempt:
         self.is_past_gate = True
 
 
-async def attempt(running: RunningAttempt, adapters: Mapping[str, Adapter], breakers: Mapping[str, Breaker]) -> Outcome:
+ReachedRecorder = Callable[[RunningAttempt, Sequence[str]], Awaitable[None]]
+
+
+async def attempt(
+    running: RunningAttempt,
+    adapters: Mapping[str, Adapter],
+    breakers: Mapping[str, Breaker],
+    record_reached: ReachedRecorder,
+) -> Outcome:
     """The outcome of one attempt. Raises ClaimLost and cancellation while nothing was sent; all else is an outcome."""
     n, path = running.claimed.notification, running.path
     if running.claimed.is_orphan_of_lone:
@@ -103,6 +114,7 @@ async def attempt(running: RunningAttempt, adapters: Mapping[str, Adapter], brea
         settings=opened.settings,
         dated=n.created_at,
         gate=running.gate,
+        record_reached=partial(record_reached, running),
     )
     return await _deliver(running, adapter, envelope, opened)
 

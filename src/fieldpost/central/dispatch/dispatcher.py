@@ -282,7 +282,7 @@ class Dispatcher:
         try:
             if isinstance(running.path, PermanentFailure):
                 await self._resolve_again(running)
-            running.outcome = await attempt(running, self._adapters, self._paths.breakers)
+            running.outcome = await attempt(running, self._adapters, self._paths.breakers, self._results.record_reached)
         except ClaimLost as error:
             log.warning("attempt.abandoned", notification_id=running.key[0], error=str(error))
             await self._give_back([running], str(error))

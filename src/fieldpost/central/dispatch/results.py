@@ -20,6 +20,7 @@ from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.central.store.notifications import finishing
 from fieldpost.central.store.notifications.attempts import Finished
 from fieldpost.clock import Clock
+from fieldpost.core.delivery.adapter import ClaimLost
 from fieldpost.core.delivery.breaker import Breaker, give_back_probe, next_probe, record
 from fieldpost.core.delivery.holds import held_by
 from fieldpost.core.delivery.lifecycle import Hold, Policy, decide
@@ -61,6 +62,27 @@ class Results:
         """Queue a finished attempt."""
         self._waiting.append(flight)
         self._news.set()
+
+    async def record_reached(self, running: RunningAttempt, addresses: Sequence[str]) -> None:
+        """Write targets of an attempt in progress as delivered. Raises ClaimLost if another node has the claim, or if
+        the database cannot be reached until another node may have it."""
+        running.reached.update(addresses)
+        began = self._clock.monotonic()
+        args = (self._node_id, running.key, addresses, running.now())
+        while True:
+            try:
+                is_ours = await self._store.write(
+                    finishing.record_reached, *args, lease_s=running.lease_s, now=self._store.now()
+                )
+                break
+            except Unavailable as error:
+                log.warning("attempt.reached_kept", notification_id=running.key[0], error=error.message)
+                await self._clock.sleep(AGAIN_S)
+                running.gate()
+                began = self._clock.monotonic()
+        if not is_ours:
+            raise ClaimLost("another node has claimed the notification")
+        running.renewed_at = max(running.renewed_at, began)
 
     async def run(self) -> None:
         """Apply what gathers, until cancelled."""
@@ -205,7 +227,7 @@ def _finish(running: RunningAttempt, now: datetime, chance: float, breakers: Map
     return Finished(
         n.notification_id,
         running.claimed.token,
-        decide(n, outcome, policy, hold, now, chance),
+        decide(n, outcome, policy, hold, now, chance, running.reached),
         outcome.word,
         truncate(outcome.error) if outcome.error else None,
         outcome.phase,

@@ -4,7 +4,7 @@ An adapter returns an outcome for every external failure. An exception is a bug 
 it; cancellation passes through. No state kept between calls changes an outcome.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol, runtime_checkable
@@ -16,7 +16,11 @@ from fieldpost.core.notification import Provenance
 
 
 class ClaimLost(Exception):
-    """Raised by an envelope's gate: another node may have claimed the row, so nothing more may be sent."""
+    """Raised by an envelope's callbacks: another node may have claimed the row, so nothing more may be sent."""
+
+
+async def record_nothing(_targets: Sequence[str]) -> None:
+    """For envelopes without a stored notification."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,9 @@ class Envelope:
     """The same in every attempt, so that receivers can recognise duplicates."""
     gate: Callable[[], None]
     """Call it right before the point of no return. Raises ClaimLost if the claim may have expired."""
+    record_reached: Callable[[Sequence[str]], Awaitable[None]] = record_nothing
+    """Await it with the targets just reached before you send to others: if this node then dies, they get no second
+    copy. Not needed after the last. Raises ClaimLost if another node has the notification."""
     event: RecordedEvent | None = None
     """The event that caused the notification; None for a notification to a list."""
     provenance: Provenance | None = None

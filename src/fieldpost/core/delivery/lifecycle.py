@@ -19,6 +19,7 @@ CHECK constraints of the table repeat these invariants. A *hold* does not change
 the notification waits behind the breaker without using attempts, until it exceeds its maximum hold time.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -78,9 +79,18 @@ class Transition:
         return self.status is Status.RETRYING if self.held_by is None else kind_of(self.held_by).is_timed
 
 
-def decide(n: Notification, outcome: Outcome, policy: Policy, hold: Hold, now: datetime, chance: float) -> Transition:
-    """The transition that follows from an attempt with this outcome."""
-    targets = _settle(n.targets, outcome)
+def decide(
+    n: Notification,
+    outcome: Outcome,
+    policy: Policy,
+    hold: Hold,
+    now: datetime,
+    chance: float,
+    reached: Collection[str] = (),
+) -> Transition:
+    """The transition that follows from an attempt with this outcome. `reached` are targets that the attempt reported as
+    reached before its end; they stay delivered whatever the outcome says."""
+    targets = _settle(_mark_reached(n.targets, reached) if reached else n.targets, outcome)
     if isinstance(outcome, Held) and _is_owed(targets, outcome):
         if outcome.kind.ages and now - n.cycle_started_at >= policy.hold_max:
             return held_too_long(n, outcome.error, targets, policy.hold_max, now)
@@ -211,6 +221,10 @@ def _require_parked(n: Notification, action: str) -> None:
         raise Conflict(
             "notification.not_parked", f"only a parked notification can be {action}; this one is {n.status.value}"
         )
+
+
+def _mark_reached(targets: tuple[Target, ...], reached: Collection[str]) -> tuple[Target, ...]:
+    return tuple(Target(t.address, TargetStatus.DELIVERED) if t.address in reached else t for t in targets)
 
 
 def _settle(before: tuple[Target, ...], outcome: Outcome) -> tuple[Target, ...]:

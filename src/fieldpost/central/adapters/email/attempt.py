@@ -54,6 +54,7 @@ class Attempt:
         self._reply: SmtpReply | None = None
         self._has_restarted = False
         self._smaller_count = 0
+        self._recorded_count = 0
         self._has_stalled = False
 
     @property
@@ -67,7 +68,7 @@ class Attempt:
 
     async def run(self, transaction: SmtpTransaction) -> Outcome | None:
         """Send the mail to all targets without a result. Returns None if the connection is of no use: reused and dead,
-        or out of step; run the attempt again over a new one. Raises only what the envelope's gate raises."""
+        or out of step; run the attempt again over a new one. Raises only what the envelope's callbacks raise."""
         message = self._message
         if 0 < (largest := _size_max(transaction.extensions)) < len(message):
             error = f"the mail has {len(message)} bytes; the server accepts at most {largest}"
@@ -82,12 +83,21 @@ class Attempt:
                 return None
             batches.extendleft(reversed([*self._chunks(rest)]))
             is_first = False
+            if batches and not transaction.is_over:
+                await self._record_reached()
         return self._outcome(transaction.phase)
 
     def held(self, hold: Held) -> Outcome:
         """The outcome if no connection can be had, which may happen after part of the targets have a result."""
         self._hold = self._hold or hold
         return self._outcome(SmtpPhase.CONNECT)
+
+    async def _record_reached(self) -> None:
+        """Store the targets that the last transaction reached, since another one follows."""
+        reached = [a for a, target in self._targets.items() if target.status is TargetStatus.DELIVERED]
+        if new := reached[self._recorded_count :]:
+            await self._envelope.record_reached(new)
+            self._recorded_count = len(reached)
 
     @cached_property
     def _message(self) -> bytes:

@@ -5,13 +5,16 @@ over meanwhile is late: it is audited as late and changes nothing.
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store.notifications import audit, finishing_postgresql, finishing_sqlite
-from fieldpost.central.store.notifications.attempts import Finished
+from fieldpost.central.store.notifications import audit, claims, finishing_postgresql, finishing_sqlite
+from fieldpost.central.store.notifications.attempts import ClaimKey, Finished
 from fieldpost.central.store.notifications.finishing_sqlite import entry
+from fieldpost.central.store.notifications.targets import write_targets
 from fieldpost.core.audit import AuditStatus
+from fieldpost.core.notification import Target, TargetStatus
 
 
 def apply(conn: Connection, owner: str, finished: Sequence[Finished], event_ids: Sequence[str]) -> set[str]:
@@ -34,3 +37,20 @@ def apply(conn: Connection, owner: str, finished: Sequence[Finished], event_ids:
         [entry(event_id, f, AuditStatus.SKIPPED, f"late result, nothing changed: {f.outcome}") for f, event_id in late],
     )
     return {f.notification_id for f, _ in late}
+
+
+def record_reached(
+    conn: Connection,
+    owner: str,
+    claim: ClaimKey,
+    addresses: Sequence[str],
+    at: datetime,
+    *,
+    lease_s: float,
+    now: datetime | None,
+) -> bool:
+    """Write targets as delivered while their attempt goes on, and renew its lease; False if the claim was lost."""
+    if not claims.renew(conn, owner, [claim], lease_s=lease_s, now=now):
+        return False
+    write_targets(conn, [(claim[0], Target(address, TargetStatus.DELIVERED), at) for address in addresses])
+    return True

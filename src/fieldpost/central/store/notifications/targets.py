@@ -1,6 +1,6 @@
 """Targets of notifications: read them, and write their status."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from sqlalchemy import Connection, Text
@@ -36,13 +36,14 @@ _settle = Statement(
 )
 
 
-def settle_targets(conn: Connection, changes: Collection[tuple[str, Transition, datetime]]) -> None:
+def settle_targets(conn: Connection, changes: Iterable[tuple[str, Transition, datetime]]) -> None:
     """Write the targets that these transitions change, each with the time of its transition."""
-    rows = [
-        (notification_id, target.address, target.status.value, target.error, at)
-        for notification_id, transition, at in changes
-        for target in transition.targets
-    ]
+    write_targets(conn, [(i, target, at) for i, transition, at in changes for target in transition.targets])
+
+
+def write_targets(conn: Connection, targets: Collection[tuple[str, Target, datetime]]) -> None:
+    """Write targets of these notifications, each with the time of its change."""
+    rows = [(i, target.address, target.status.value, target.error, at) for i, target, at in targets]
     if rows:
         _settle.run(conn, rows)
 
