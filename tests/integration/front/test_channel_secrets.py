@@ -62,7 +62,7 @@ async def test_a_secret_stays_unless_it_is_given_anew_or_cleared(front: Front) -
     async with front.client("admin") as client:
         await add(client)
         for version, secrets in ((1, {}), (2, {"password": ""})):
-            body = {"version": version, "settings": {"port": 2526}, "secrets": secrets}
+            body = {"version": version, "settings": {"max_connections": 4 + version}, "secrets": secrets}
             changed = await client.patch("/api/v1/channels/mail", json=body)
             assert (changed.status_code, changed.json()["secrets"]) == (200, {"password": "set"})
             assert await password_of(front) == CANARY
@@ -210,8 +210,8 @@ async def test_a_node_without_the_key_shows_which_secrets_it_cannot_read(front: 
     assert channels.shown_secrets(await channels.get("mail")) == {"password": "unreadable"}
     (trouble,) = (await secrets.state()).problems
     assert trouble.startswith("the password of channel 'mail' cannot be read")
-    changed = await channels.change(ADMIN, "mail", {"port": 2599}, 1)
-    assert changed.settings["port"] == 2599, "what is no secret can be changed all the same"
+    changed = await channels.change(ADMIN, "mail", {"max_connections": 7}, 1)
+    assert changed.settings["max_connections"] == 7, "what is no secret can be changed all the same"
     await channels.change(ADMIN, "mail", {}, 2, secrets={"password": "given anew"})
     assert (await secrets.state()).problems == ()
     assert ring.open_owner(await channels.get("mail")).settings["password"] == Secret("given anew")
@@ -283,8 +283,8 @@ async def test_a_test_sends_a_mail_and_tells_the_conversation_without_secrets(fr
     tested = answer.json()
     assert (tested["outcome"], tested["error"]) == ("delivered", None)
     assert mail.recipients == ("Ann@example.org",)
-    assert [line for line in tested["said"] if line.startswith("> MAIL FROM:<alerts@plant.example>")]
-    assert [line for line in tested["said"] if line.startswith("< 250")]
+    assert [line for line in tested["transcript"] if line.startswith("> MAIL FROM:<alerts@plant.example>")]
+    assert [line for line in tested["transcript"] if line.startswith("< 250")]
     assert CANARY not in answer.text
     acts = await front.centre.store.read(audited_tests)
     ((name, actor, extra),) = acts
@@ -328,3 +328,53 @@ def channel_row(conn: Connection) -> dict[str, Any]:
 def audited_tests(conn: Connection) -> list[tuple[str, str, Any]]:
     found = conn.execute(text("select target, actor, extra from audit where request_summary = 'channel.test'"))
     return [(r.target, r.actor, json.loads(r.extra) if isinstance(r.extra, str) else r.extra) for r in found]
+
+
+@pytest.mark.threat(32)
+@pytest.mark.parametrize(
+    "change",
+    [{"host": "127.0.0.2"}, {"port": 2599}, {"tls": "starttls"}, {"username": "mallory"}],
+    ids=lambda change: next(iter(change)),
+)
+async def test_a_stored_secret_is_not_sent_to_another_place(front: Front, change: dict[str, object]) -> None:
+    """Otherwise a stolen session could read the password at a server of its own."""
+    (name,) = change
+    async with front.client("admin") as client:
+        await add(client)
+        refused = await client.patch("/api/v1/channels/mail", json={"version": 1, "settings": change})
+        assert (refused.status_code, refused.json()["code"]) == (422, "settings.secret_again")
+        assert refused.json()["field"] == "secrets.password"
+        assert f"because {name}" in refused.json()["detail"]
+        empty = {"version": 1, "settings": change, "secrets": {"password": ""}}
+        assert (await client.patch("/api/v1/channels/mail", json=empty)).status_code == 422, "empty keeps it"
+        again = {"version": 1, "settings": change, "secrets": {"password": "given again"}}
+        assert (await client.patch("/api/v1/channels/mail", json=again)).status_code == 200
+    assert await password_of(front) == "given again"
+
+
+@pytest.mark.threat(32)
+async def test_the_token_url_of_a_stored_client_secret_needs_the_secret_again(front: Front) -> None:
+    oauth = {
+        **{"auth": "oauth2", "tls": "starttls", "username": "ops@plant.example", "oauth_client_id": "fieldpost"},
+        "oauth_token_url": "https://127.0.0.1:8443/token",
+    }
+    async with front.client("admin") as client:
+        await add(client, settings=MAIL | oauth, secrets={"oauth_client_secret": CANARY})
+        moved = {"version": 1, "settings": {"oauth_token_url": "https://127.0.0.2:8443/token"}}
+        refused = await client.patch("/api/v1/channels/mail", json=moved)
+        assert (refused.status_code, refused.json()["field"]) == (422, "secrets.oauth_client_secret")
+
+
+@pytest.mark.threat(32)
+async def test_the_audit_has_old_and_new_values_of_plain_settings_and_no_secret(front: Front) -> None:
+    async with front.client("admin") as client:
+        await add(client)
+        body = {"version": 1, "settings": {"port": 2599}, "secrets": {"password": f"{CANARY}-2"}, "max_retries": 3}
+        assert (await client.patch("/api/v1/channels/mail", json=body)).status_code == 200
+    rows = await front.centre.rows("select extra from audit where request_summary = 'channel.change'")
+    (extra,) = (row[0] if isinstance(row[0], dict) else json.loads(str(row[0])) for row in rows)
+    assert extra["changes"] == {"max_retries": {"old": 10, "new": 3}, "port": {"old": 2525, "new": 2599}}
+    assert extra["secrets"] == ["password"]
+    everything = str(await front.centre.rows("select * from audit"))
+    assert "alerts@plant.example" in everything, "the values of a new channel too"
+    assert CANARY not in everything

@@ -83,9 +83,15 @@ async def test_a_channel_is_set_up_and_changed_by_fields_and_its_secrets_are_nev
         added = await quick.operate.channels.get("mail")
         assert (added.is_default, added.settings["port"], added.settings["host"]) == (True, 2525, "127.0.0.1")
         sealed = added.secrets["password"]
-        await visitor.send("/channels/mail/change", **FORM | login | {"settings.port": ""}, is_default="true")
+        for given, used in (("3", 3), ("", 10)):
+            form = FORM | login | {"settings.max_connections": given}
+            await visitor.send("/channels/mail/change", **form, is_default="true")
+            changed = await quick.operate.channels.get("mail")
+            assert changed.settings["max_connections"] == used, "an empty field is the default"
+        refused = await visitor.send("/channels/mail/change", **FORM | login | {"settings.port": ""}, is_default="true")
+        assert refused.status_code == 422
+        assert "Password must be given again, because port changed" in visitor.text
         changed = await quick.operate.channels.get("mail")
-        assert changed.settings["port"] == 25, "an empty field is the default"
         assert changed.secrets["password"] == sealed, "an empty secret stays"
         await visitor.send("/channels/mail/change", **FORM, **{"clear.password": "true", "settings.auth": "none"})
         emptied = await quick.operate.channels.get("mail")

@@ -74,6 +74,30 @@ def apply_changes(
     return replace(base, settings=checked, secrets=kept | sealed)
 
 
+def check_destination(adapter: Adapter, before: Channel, after: Channel) -> None:
+    """Refuse to send a stored secret to a new place: InvalidInput unless it was given again with the change.
+
+    An adapter that does not describe its settings may send secrets anywhere, so all its settings count.
+    """
+    kept = sorted(name for name, sealed in after.secrets.items() if before.secrets.get(name) == sealed)
+    described = type_of(adapter).fields
+    names = {field.name for field in described if field.is_destination} if described else {*before.settings}
+    moved = sorted(name for name in names if before.settings.get(name) != after.settings.get(name))
+    if kept and moved:
+        raise InvalidInput(
+            "settings.secret_again",
+            f"{kept[0]} must be given again, because {', '.join(moved)} changed: it would be sent to another place",
+            hint=f"give it with the change; on the command line: --secret {kept[0]}",
+            field=f"secrets.{kept[0]}",
+        )
+
+
+def setting_changes(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, object]:
+    """Old and new values of the plain settings that differ, for the audit log."""
+    names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+    return {name: {"old": before.get(name), "new": after.get(name)} for name in names}
+
+
 _KEPT = Secret("kept as it is")
 
 

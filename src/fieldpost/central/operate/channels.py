@@ -21,7 +21,14 @@ from fieldpost.central.access.audit_trail import (
     require,
     was_changed,
 )
-from fieldpost.central.operate.channel_settings import ChannelType, apply_changes, check_hosts, type_of
+from fieldpost.central.operate.channel_settings import (
+    ChannelType,
+    apply_changes,
+    check_destination,
+    check_hosts,
+    setting_changes,
+    type_of,
+)
 from fieldpost.central.operate.list_spec import adapter_of
 from fieldpost.central.operate.rerouting import probe_soon, release_rerouted
 from fieldpost.central.secrets.keyring import Keyring
@@ -33,7 +40,7 @@ from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.delivery.adapter import Adapter, Envelope, SettingsWarner
 from fieldpost.core.delivery.outcome import Outcome, PermanentFailure, Uncertain, scrubbed
-from fieldpost.core.delivery.retry import check_fixed, parse
+from fieldpost.core.delivery.retry import check_fixed, parse, to_text
 from fieldpost.core.delivery.routing import lists_of
 from fieldpost.core.errors import Conflict, InvalidInput
 from fieldpost.core.ids import NotificationId
@@ -86,9 +93,15 @@ class ChannelActions(Actions):
         empty = Channel(checked, type_, {}, is_default, retry=policy, max_retries=attempts, retry_delay_s=wait_s)
         added = apply_changes(self._keyring, adapter, empty, settings, secrets or {})
         await check_hosts(adapter, added.settings)
-        # The entry names settings and secrets without their values.
-        extra = {"type": type_, "settings": sorted(settings), "secrets": sorted(added.secrets)}
-        entry = record(actor, "channel.add", name, self._clock.now(), {**extra, "is_default": is_default})
+        # The entry has the values of plain settings, and only the names of secrets.
+        extra = {
+            "type": type_,
+            "settings": sorted(settings),
+            "changes": setting_changes({}, added.settings),
+            "secrets": sorted(added.secrets),
+            "is_default": is_default,
+        }
+        entry = record(actor, "channel.add", name, self._clock.now(), extra)
         await commit(self._store, f"channel {name!r}", _add, added, entry, now=self._store.now())
         return added
 
@@ -127,10 +140,16 @@ class ChannelActions(Actions):
         )
         adapter = adapter_of(self._adapters, seen.type)
         wanted = apply_changes(self._keyring, adapter, wanted, settings, secrets or {})
+        check_destination(adapter, seen, wanted)
         # Only changed hosts are looked up: a host name that has disappeared must not block other changes.
         await check_hosts(adapter, {n: v for n, v in wanted.settings.items() if seen.settings.get(n) != v})
         changed = [*settings, *(field for field, value in given.items() if value is not KEEP)]
-        extra = {"settings": sorted(changed), "secrets": sorted(secrets or {}), "is_default": wanted.is_default}
+        extra = {
+            "settings": sorted(changed),
+            "changes": setting_changes(_plain(seen), _plain(wanted)),
+            "secrets": sorted(secrets or {}),
+            "is_default": wanted.is_default,
+        }
         entry = record(actor, "channel.change", name, self._clock.now(), extra)
         await commit(self._store, f"channel {name!r}", _change, wanted, entry, now=self._store.now())
         self._store.wake.set()
@@ -190,6 +209,17 @@ class ChannelActions(Actions):
         """Settings that are valid but probably a mistake."""
         adapter: object = self._adapters.get(channel.type)
         return adapter.warnings(channel.settings) if isinstance(adapter, SettingsWarner) else []
+
+
+def _plain(channel: Channel) -> dict[str, object]:
+    """All that is not secret in a channel."""
+    return {
+        **channel.settings,
+        "is_default": channel.is_default,
+        "retry": channel.retry and to_text(channel.retry),
+        "max_retries": channel.max_retries,
+        "retry_delay_s": channel.retry_delay_s,
+    }
 
 
 async def _deliver_test(adapter: Adapter, envelope: Envelope) -> Outcome:

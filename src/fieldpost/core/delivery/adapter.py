@@ -97,6 +97,8 @@ class SettingField:
     is_required: bool = False
     is_advanced: bool = False
     """Whether most channels keep the default."""
+    is_destination: bool = False
+    """Whether secrets go to the place, or as the user, that this names: a change requires them again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ from fieldpost.outbound.connect import connect
 from fieldpost.outbound.guard import AddressGuard, Blocked
 
 QUIT_TIMEOUT_S = 5.0
+GREETING = 220
+NO_GREETING = "no SMTP greeting"
 
 Transcript = Callable[[str], None]
 
@@ -212,11 +214,16 @@ class SmtpConversation:
             cause = str(error.__cause__ or "")
             return self.no_reply(f"{CLOSED}: {cause}" if cause else CLOSED)
         except SMTPResponseException as error:
+            if self.phase is SmtpPhase.CONNECT and not 200 <= error.code <= 599:
+                return self.no_reply(NO_GREETING)
             if not 200 <= error.code <= 599:
                 return self.no_reply(f"invalid reply from the server: {self.scrub(error.message)}")
             response = SMTPResponse(error.code, error.message)
         except OSError as error:
             return self.no_reply(f"the connection failed: {error}")
+        if self.phase is SmtpPhase.CONNECT and response.code != GREETING:
+            # Not a mail server that wants to talk: its text may be that of any service inside the network.
+            response = SMTPResponse(response.code, NO_GREETING)
         # A server may repeat secrets in its replies, which are stored and shown.
         text = response.message if response.code < 300 and self.transcript is None else self.scrub(response.message)
         reply = SmtpReply(response.code, text)

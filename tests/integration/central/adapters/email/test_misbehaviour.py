@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from dataclasses import replace
 
 import pytest
 
@@ -29,7 +30,8 @@ async def test_421_before_mail_holds_and_leaves_the_status(
     server.on(verb).unavailable()
     outcome = await adapter.deliver(envelope(server))
     assert isinstance(outcome, Held)
-    assert (outcome.phase, outcome.reply) == (verb, "421 4.3.2 Service not available")
+    text = "no SMTP greeting" if verb == "connect" else "4.3.2 Service not available"
+    assert (outcome.phase, outcome.reply) == (verb, f"421 {text}")
     held = after(notification(), outcome)
     assert (held.status, held.retry_count, held.held_by) == (Status.PENDING, 0, "channel:mail")
 
@@ -56,7 +58,41 @@ async def test_any_refusal_before_mail_holds(
     server.on(verb).reply(code, "go away")
     server.on("helo").reply(code, "go away")
     outcome = await adapter.deliver(envelope(server))
-    assert outcome == Held(f"mail server at {verb}: {code} go away", f"{code} go away", verb)
+    text = "no SMTP greeting" if verb == "connect" else "go away"
+    assert outcome == Held(f"mail server at {verb}: {code} {text}", f"{code} {text}", verb)
+
+
+@pytest.mark.bad_input(30)
+@pytest.mark.threat(16)
+@pytest.mark.parametrize(
+    "banner",
+    [
+        b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n",
+        b"-ERR wrong number of arguments for 'internal'\r\n",
+        b"HTTP/1.1 400 Bad Request\r\nServer: internal\r\n\r\n",
+        b"554 internal service 10.0.0.7\r\n",
+        b"200 internal\r\n",
+        b"J\x00\x00\x00\x0a8.0.36-internal\x00",
+    ],
+)
+async def test_a_service_that_is_no_mail_server_shows_nothing_of_its_banner(
+    adapter: EmailAdapter, banner: bytes
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(banner)
+        await writer.drain()
+        writer.close()
+
+    lines: list[str] = []
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as service, MailServer() as server:
+        asked = envelope(server)
+        settings = {**asked.settings, "port": service.sockets[0].getsockname()[1]}
+        outcome = await adapter.deliver(replace(asked, settings=settings, transcript=lines.append))
+    assert isinstance(outcome, Held)
+    shown = " ".join([*lines, outcome.error or "", outcome.reply or ""])
+    assert "no SMTP greeting" in shown or "closed the connection" in shown
+    for word in ("internal", "OpenSSH", "ERR", "Bad Request"):
+        assert word not in shown
 
 
 @pytest.mark.req("ADP-08")
