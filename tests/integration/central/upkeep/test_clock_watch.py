@@ -8,6 +8,8 @@ from sqlalchemy import Connection, text
 from structlog.testing import capture_logs
 
 from fieldpost.central.store.figures import nodes
+from fieldpost.central.store.figures.redating import AWAITED
+from fieldpost.central.store.schema.tables import metadata
 from fieldpost.central.upkeep.clock_watch import ClockWatch
 from fieldpost.core.delivery.outcome import TransientFailure
 from fieldpost.core.notification import Status
@@ -68,7 +70,17 @@ async def test_a_clock_set_back_by_a_day_delays_no_retry(sqlite_url: str, clock:
         assert logs == [], "once is enough"
 
 
-async def test_breakers_bulk_actions_and_login_delays_wait_no_longer_either(
+def test_every_column_that_something_waits_for_is_moved() -> None:
+    awaited = {
+        (table.name, column.name)
+        for table in metadata.tables.values()
+        for column in table.columns
+        if column.name.endswith("_until") or column.name in ("due_at", "free_at", "next_at", "next_attempt_at")
+    }
+    assert awaited <= {(table, column) for table, columns in AWAITED.items() for column in columns}
+
+
+async def test_breakers_rates_bulk_actions_and_login_delays_wait_no_longer_either(
     sqlite_url: str, clock: ManualClock
 ) -> None:
     async with open_centre(sqlite_url, clock) as centre:
@@ -79,10 +91,17 @@ async def test_breakers_bulk_actions_and_login_delays_wait_no_longer_either(
             "insert into bulk_actions (action_id, verb, actor, reason, as_of, created_at, status, due_at)"
             f" values ('019b76da-a800-7000-8000-000000000000', 'retry', 'a', 'r', 0, 0, 'running', {soon})",
             f"insert into login_delays (key, failures, failed_at, free_at) values ('u', 9, {soon}, {soon})",
+            f"insert into rates (key, next_at) values ('r', {soon})",
         )
         clock.step(-DAY_S)
         await watch.sweep()
-        for table, column in (("breakers", "open_until"), ("bulk_actions", "due_at"), ("login_delays", "free_at")):
+        columns = (
+            ("breakers", "open_until"),
+            ("bulk_actions", "due_at"),
+            ("login_delays", "free_at"),
+            ("rates", "next_at"),
+        )
+        for table, column in columns:
             assert await scalar(centre, f"select {column} from {table}") == soon - DAY_S * 1e6, table
 
 

@@ -4,6 +4,7 @@ History (arrivals, attempts, audit entries) keeps its times. Only times beyond t
 due, or were stored after the step.
 """
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -11,33 +12,28 @@ from sqlalchemy import Connection
 from fieldpost.central.store.engine.column_types import Moment
 from fieldpost.central.store.engine.statement import Statement
 
+AWAITED: Mapping[str, Sequence[str]] = {
+    "notifications": ("due_at", "next_attempt_at", "lease_until"),
+    "breakers": ("open_until", "probe_until", "wait_until", "first_failure_at", "last_failure_at", "failing_since"),
+    "rates": ("next_at",),
+    "bulk_actions": ("due_at",),
+    "login_delays": ("free_at", "failed_at"),
+    "leases": ("lease_until",),
+}
+"""The columns that hold a time for which something waits, or from which a wait is counted."""
 
-def _moved(*columns: str) -> str:
-    return ", ".join(
-        f"{one} = case when {one} > :now then {one} - cast(:back_s * 1000000 as integer) else {one} end"
-        for one in columns
-    )
+
+def _moving(table: str, columns: Sequence[str]) -> Statement:
+    back = "cast(:back_s * 1000000 as integer)"
+    moved = (f"{one} = case when {one} > :now then {one} - {back} else {one} end" for one in columns)
+    is_ahead = (f"{one} > {{now}}" for one in columns)
+    return Statement(f"update {table} set {', '.join(moved)} where {' or '.join(is_ahead)} returning 1")
 
 
-_notifications = Statement(
-    f"""
-    update notifications set {_moved("due_at", "next_attempt_at", "lease_until")}
-    where due_at > {{now}} or lease_until > {{now}} returning 1
-    """
-)
-_others = (
-    Statement(
-        f"""
-        update breakers set {_moved("first_failure_at", "last_failure_at", "open_until", "probe_until")}
-        where coalesce(open_until, probe_until, last_failure_at) > {{now}}
-        """
-    ),
-    Statement(f"update bulk_actions set {_moved('due_at')} where ended_at is null and due_at > {{now}}"),
-    Statement(f"update login_delays set {_moved('failed_at', 'free_at')} where free_at > {{now}}"),
-    Statement(
-        "update nodes set started_at = min(started_at, :now), heartbeat_at = min(heartbeat_at, :now),"
-        " stopped_at = min(stopped_at, :now) where heartbeat_at > {now}"
-    ),
+_MOVING = {table: _moving(table, columns) for table, columns in AWAITED.items()}
+_nodes = Statement(
+    "update nodes set started_at = min(started_at, :now), heartbeat_at = min(heartbeat_at, :now),"
+    " stopped_at = min(stopped_at, :now) where heartbeat_at > {now}"
 )
 _last_heartbeat = Statement("select max(heartbeat_at) as at from nodes", result={"at": Moment})
 
@@ -51,7 +47,6 @@ def last_heartbeat(conn: Connection) -> datetime | None:
 def set_back(conn: Connection, back_s: float, *, now: datetime) -> int:
     """Move all awaited times of an embedded store back by this many seconds; the number of notifications moved."""
     assert conn.dialect.name == "sqlite", "PostgreSQL's own clock decides there"
-    moved = len(_notifications.run(conn, back_s=back_s, now=now))
-    for statement in _others:
-        statement.run(conn, back_s=back_s, now=now)
-    return moved
+    moved = {table: len(statement.run(conn, back_s=back_s, now=now)) for table, statement in _MOVING.items()}
+    _nodes.run(conn, now=now)
+    return moved["notifications"]
