@@ -1,13 +1,15 @@
 """Fixtures of the fault tests (support/fault_fixtures.py), and the choice of a part (support/chaos_parts.py)."""
 
 import os
+import time
 
 import pytest
 
-from support.chaos_parts import choose, seconds_of
+from support.chaos_parts import PART_S, choose, seconds_of
 from support.fault_fixtures import clock, cluster, durable_cluster, mail
 
 __all__ = ["clock", "cluster", "durable_cluster", "mail"]
+_BEGAN = time.monotonic()
 _LONGER: list[str] = []
 TOLERANCE = 1.5
 
@@ -23,6 +25,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in part.node_ids])
     items[:] = [item for item in items if item.nodeid in part.node_ids]
     print(f"chaos: part {part.number} of {part.count}; `make chaos PART={part.number}` repeats it")
+
+
+def pytest_runtest_setup() -> None:
+    if os.environ.get("CHAOS_PART") and time.monotonic() - _BEGAN > PART_S:
+        pytest.skip("the ten minutes of this part are over")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

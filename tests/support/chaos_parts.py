@@ -5,7 +5,8 @@
     .ci/run                 the part that the commit's hash selects, printed so that it can be repeated
 
 Tests are packed into parts in the order of collection, by the seconds below. A test that takes much longer than that is
-reported at the end, so that the number can be corrected. Tests longer than a part run only with all others, by hand.
+reported at the end, so that the number can be corrected; once ten minutes are over, a part starts no further test.
+Tests longer than a part run only with all others, by hand.
 """
 
 import re
