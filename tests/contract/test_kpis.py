@@ -109,7 +109,8 @@ def random_row(rng: random.Random) -> KpiRow:
     return KpiRow(
         site=rng.choice(SITES),
         status=status,
-        created_at=around(rng, BY.stuck_after),
+        created_at=(created_at := around(rng, BY.stuck_after)),
+        cycle_started_at=max(created_at, around(rng, BY.stuck_after)),
         due_at=around(rng, BY.overdue_after) if is_live else None,
         is_held=is_live and rng.random() < 0.2,
         lease_until=around(rng, BY.overdue_after) if is_live and rng.random() < 0.4 else None,
@@ -192,6 +193,6 @@ def rows_of(rng: random.Random, made: list[KpiRow]) -> Iterator[dict[str, Any]]:
             "held_by": "channel:mail" if row.is_held else None,
             "claim_owner": "node" if row.lease_until else None,
             "lease_until": row.lease_until,
-            "cycle_started_at": row.created_at,
+            "cycle_started_at": row.cycle_started_at,
             "digest": b"",
         }

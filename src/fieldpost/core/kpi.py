@@ -32,6 +32,8 @@ class KpiRow:
     site: str
     status: Status
     created_at: datetime
+    cycle_started_at: datetime
+    """When it arrived, or when an operator last retried it."""
     due_at: datetime | None = None
     is_held: bool = False
     lease_until: datetime | None = None
@@ -85,9 +87,9 @@ class Kpi:
     """The value of one mirrored cached call; a KPI has exactly one of the two formulas."""
 
 
-def is_stuck(status: Status, created_at: datetime, now: datetime, stuck_after: timedelta) -> bool:
-    """Pending or retrying for longer than the threshold."""
-    return status in LIVE and now - created_at > stuck_after
+def is_stuck(status: Status, cycle_started_at: datetime, now: datetime, stuck_after: timedelta) -> bool:
+    """Pending or retrying for longer than the threshold, since it arrived or an operator last retried it."""
+    return status in LIVE and now - cycle_started_at > stuck_after
 
 
 def _is_overdue(row: KpiRow, now: datetime, by: Thresholds) -> bool:
@@ -116,8 +118,9 @@ KPIS: tuple[Kpi, ...] = (
     Kpi(
         "stuck",
         "notifications",
-        "Notifications pending or retrying for longer than `watch.stuck_after_s`.",
-        lambda row, now, by: is_stuck(row.status, row.created_at, now, by.stuck_after),
+        "Notifications pending or retrying for longer than `watch.stuck_after_s`, counted from their arrival or the"
+        " last retry by an operator.",
+        lambda row, now, by: is_stuck(row.status, row.cycle_started_at, now, by.stuck_after),
     ),
     Kpi(
         "overdue",

@@ -11,8 +11,9 @@ from fieldpost.core.notification import Status
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 BY = Thresholds()
 MICROSECOND = timedelta(microseconds=1)
-PENDING = KpiRow("plant-7", Status.PENDING, NOW, due_at=NOW)
-OLD = replace(PENDING, created_at=NOW - timedelta(hours=1), due_at=NOW - timedelta(hours=1))
+HOUR_AGO = NOW - timedelta(hours=1)
+PENDING = KpiRow("plant-7", Status.PENDING, NOW, NOW, due_at=NOW)
+OLD = replace(PENDING, created_at=HOUR_AGO, cycle_started_at=HOUR_AGO, due_at=HOUR_AGO)
 
 
 def figure(name: str, *rows: KpiRow) -> float:
@@ -37,11 +38,19 @@ def test_parked_counts_parked_alone() -> None:
 @pytest.mark.req("KPI-03", "KPI-07", "CFG-05")
 @pytest.mark.parametrize("status", list(Status))
 def test_stuck_is_live_for_longer_than_the_threshold_of_ten_minutes(status: Status) -> None:
-    at_threshold = replace(PENDING, status=status, created_at=NOW - timedelta(minutes=10))
-    beyond = replace(at_threshold, created_at=at_threshold.created_at - MICROSECOND)
+    at_threshold = replace(PENDING, status=status, cycle_started_at=NOW - timedelta(minutes=10))
+    beyond = replace(at_threshold, cycle_started_at=at_threshold.cycle_started_at - MICROSECOND)
     assert figure("stuck", at_threshold) == 0
     assert figure("stuck", beyond) == (status in (Status.PENDING, Status.RETRYING))
-    assert is_stuck(status, beyond.created_at, NOW, BY.stuck_after) == bool(figure("stuck", beyond))
+    assert is_stuck(status, beyond.cycle_started_at, NOW, BY.stuck_after) == bool(figure("stuck", beyond))
+
+
+@pytest.mark.req("DEC-69", "KPI-03")
+def test_a_notification_that_an_operator_just_retried_is_not_stuck_however_old_it_is() -> None:
+    retried = replace(PENDING, created_at=NOW - timedelta(days=3), cycle_started_at=NOW - timedelta(seconds=1))
+    assert figure("stuck", retried) == 0
+    assert figure("stuck", replace(retried, cycle_started_at=NOW - timedelta(minutes=11))) == 1
+    assert "last retry by an operator" in next(kpi.help for kpi in KPIS if kpi.name == "stuck")
 
 
 @pytest.mark.req("DEC-16", "DEC-10")
@@ -74,7 +83,7 @@ def test_nothing_is_overdue_before_it_has_arrived_for_so_long_however_clocks_wer
 
 @pytest.mark.req("KPI-05", "CFG-08")
 def test_delivered_last_interval_counts_the_trailing_minute() -> None:
-    delivered = KpiRow("plant-7", Status.DELIVERED, NOW - timedelta(hours=1), delivered_at=NOW - timedelta(minutes=1))
+    delivered = KpiRow("plant-7", Status.DELIVERED, HOUR_AGO, HOUR_AGO, delivered_at=NOW - timedelta(minutes=1))
     assert figure("delivered_last_interval", delivered) == 0
     assert figure("delivered_last_interval", replace(delivered, delivered_at=delivered.delivered_at + MICROSECOND)) == 1
     assert figure("delivered_last_interval", *of_each_status()) == 0

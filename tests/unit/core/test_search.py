@@ -76,10 +76,13 @@ def test_an_error_is_looked_for_by_its_fingerprint() -> None:
 @pytest.mark.req("KPI-03", "KPI-12")
 def test_stuck_is_live_and_older_than_the_threshold() -> None:
     resolved = Filter(is_stuck=True).resolved(NOW, BY)
-    assert resolved == Filter(statuses=LIVE_STATUSES, until=NOW - BY.stuck_after)
+    since = NOW - BY.stuck_after
+    assert resolved == Filter(statuses=LIVE_STATUSES, until=since, stuck_before=since)
     earlier = NOW - timedelta(days=1)
     narrowed = Filter(is_stuck=True, statuses=(Status.RETRYING, Status.PARKED), until=earlier)
-    assert narrowed.resolved(NOW, BY) == Filter(statuses=(Status.RETRYING,), until=earlier)
+    assert narrowed.resolved(NOW, BY) == Filter(
+        statuses=(Status.RETRYING,), until=earlier, stuck_before=NOW - BY.stuck_after
+    )
     assert Filter(is_stuck=True, statuses=(Status.DELIVERED,)).resolved(NOW, BY) is None
 
 
@@ -90,7 +93,10 @@ def test_overdue_is_live_and_has_arrived_and_was_free_before_the_threshold() -> 
     assert resolved == Filter(statuses=LIVE_STATUSES, until=since, overdue_before=since)
     both = Filter(is_overdue=True, is_stuck=True, statuses=(Status.RETRYING, Status.PARKED))
     assert both.resolved(NOW, BY) == Filter(
-        statuses=(Status.RETRYING,), until=NOW - BY.stuck_after, overdue_before=since
+        statuses=(Status.RETRYING,),
+        until=NOW - BY.stuck_after,
+        stuck_before=NOW - BY.stuck_after,
+        overdue_before=since,
     )
     assert Filter(is_overdue=True, statuses=(Status.PARKED,)).resolved(NOW, BY) is None
 

@@ -162,7 +162,7 @@ def _page(
     counts = attempts.counts(conn, [n.notification_id for n in found.notifications])
     lines = tuple(
         NotificationSummary(
-            n, counts.get(n.notification_id, 0), is_stuck(n.status, n.created_at, as_of, by.stuck_after)
+            n, counts.get(n.notification_id, 0), is_stuck(n.status, n.cycle_started_at, as_of, by.stuck_after)
         )
         for n in found.notifications
     )
@@ -212,7 +212,7 @@ def _detail(
         tuple(audit.of_notification(conn, notification_id)),
         explain(found, rows.claim_of(conn, notification_id), breaker, as_of),
         next_attempt(found, breaker, as_of),
-        is_stuck(found.status, found.created_at, as_of, by.stuck_after),
+        is_stuck(found.status, found.cycle_started_at, as_of, by.stuck_after),
         _channel_of(conn, found),
         as_of,
     )

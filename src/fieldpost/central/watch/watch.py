@@ -33,7 +33,8 @@ class WatchOptions:
     """[watch]"""
 
     stuck_after_s: float = 600.0
-    """A notification pending or retrying for longer than this is stuck; stuck ones are shown and not acted on."""
+    """A notification pending or retrying for longer than this, since it arrived or an operator last retried it, is
+    stuck; stuck ones are shown and not acted on."""
     delivered_window_s: float = 60.0
     """How far back `delivered_last_interval` counts."""
     site_late_after_s: float = 45.0

@@ -27,6 +27,8 @@ class Filter(TextFilter):
     """Arrived before this time."""
     is_stuck: bool = False
     is_overdue: bool = False
+    stuck_before: datetime | None = None
+    """In its present cycle since before this time; set by `resolved` in place of `is_stuck`."""
     overdue_before: datetime | None = None
     """Due and unclaimed since before this time; set by `resolved` in place of `is_overdue`."""
     subject: str | None = None
@@ -53,10 +55,16 @@ class Filter(TextFilter):
             return None
         stuck_before = now - by.stuck_after if self.is_stuck else None
         overdue_before = now - by.overdue_after if self.is_overdue else None
-        # An overdue notification arrived before it became due.
+        # A notification arrived before its cycle started and before it became due.
         until = min(at for at in (self.until, stuck_before, overdue_before) if at is not None)
         return replace(
-            self, statuses=live, until=until, overdue_before=overdue_before, is_stuck=False, is_overdue=False
+            self,
+            statuses=live,
+            until=until,
+            stuck_before=stuck_before,
+            overdue_before=overdue_before,
+            is_stuck=False,
+            is_overdue=False,
         )
 
 

@@ -23,7 +23,7 @@ COUNT_MAX = 10_000
 """The limit of a count per status: a year of history has millions of rows, and nobody reads that many digits."""
 
 _COUNTS = """source_site_id as site, count(*) as queue_depth,
-    count(case when created_at < :stuck_before then 1 end) as stuck, min(created_at) as oldest_at"""
+    count(case when cycle_started_at < :stuck_before then 1 end) as stuck, min(created_at) as oldest_at"""
 
 # No index has the lease, so that a claim updates none: the row itself shows whether it is overdue. SQLite scans the
 # index once and reads only rows that may be overdue; PostgreSQL would read all rows with that query.

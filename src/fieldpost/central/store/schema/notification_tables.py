@@ -101,7 +101,9 @@ notifications = Table(
         where=IS_UNDELIVERED,
     ),
     # The site comes first, so that counting the queue by site needs no sort.
-    partial_index("ix_notifications_waiting", "source_site_id", "created_at", "due_at", where=IS_WAITING),
+    partial_index(
+        "ix_notifications_waiting", "source_site_id", "created_at", "cycle_started_at", "due_at", where=IS_WAITING
+    ),
     partial_index("ix_notifications_terminal", "terminal_at", "status", "source_site_id", where=IS_TERMINAL),
     postgresql_with={"fillfactor": "80"},
 )

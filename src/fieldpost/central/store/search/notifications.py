@@ -79,6 +79,7 @@ _FITS = f"""
     and (cast(:list_name as text) is null or list_name = :list_name)
     and (cast(:type as text) is null or type = :type)
     and (not cast(:by_subject as boolean) or event_id is null)
+    and (cast(:stuck_before as timestamptz) is null or cycle_started_at < :stuck_before)
     and (cast(:overdue_before as timestamptz) is null or ({IS_OVERDUE}))
 """
 _KEY = "created_at, notification_id"
@@ -88,7 +89,8 @@ _TEXT_TYPES = {name: SUMMARY_TYPES[name] for name in _TEXTS.split(", ")}
 
 
 def _scanning(index: str) -> Statement:
-    columns = f"{_TEXTS}, status, source_site_id, list_name, type, event_id, due_at, held_by, lease_until"
+    columns = f"{_TEXTS}, status, source_site_id, list_name, type, event_id, due_at, cycle_started_at, held_by"
+    columns += ", lease_until"
     return Statement(
         f"select {_TEXTS} from {index.format(columns=columns)} where {_FITS} {NEWEST_FIRST}",
         lists={"statuses": "text"},
@@ -255,7 +257,13 @@ def _summaries(conn: Connection, found: list[PageKey]) -> tuple[Summary, ...]:
 def _is_plain(wanted: Filter, is_rare: bool) -> bool:
     """Whether every scanned row matches."""
     has_conditions = (
-        wanted.site or wanted.list_name or wanted.type or wanted.subject or wanted.error_key or wanted.overdue_before
+        wanted.site
+        or wanted.list_name
+        or wanted.type
+        or wanted.subject
+        or wanted.error_key
+        or wanted.stuck_before
+        or wanted.overdue_before
     )
     return not has_conditions and (is_rare or not wanted.statuses)
 
@@ -278,6 +286,7 @@ def _conditions(wanted: Filter) -> dict[str, Any]:
         "list_name": wanted.list_name,
         "type": wanted.type,
         "by_subject": wanted.subject is not None,
+        "stuck_before": wanted.stuck_before,
         "overdue_before": wanted.overdue_before,
     }
 

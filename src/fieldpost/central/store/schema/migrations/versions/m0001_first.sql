@@ -286,7 +286,7 @@ CREATE INDEX ix_notifications_terminal ON notifications (terminal_at, status, so
     WHERE terminal_at is not null;
 CREATE INDEX ix_notifications_undelivered ON notifications (status, created_at, notification_id, source_site_id)
     WHERE status <> 'delivered';
-CREATE INDEX ix_notifications_waiting ON notifications (source_site_id, created_at, due_at) WHERE due_at is not null;
+CREATE INDEX ix_notifications_waiting ON notifications (source_site_id, created_at, cycle_started_at, due_at) WHERE due_at is not null;
 CREATE TABLE samples (
     site TEXT NOT NULL,
     taken_at {moment} NOT NULL,
