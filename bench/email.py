@@ -109,7 +109,12 @@ def _building() -> Figure:
 
 def _built(number: int) -> bytes:
     return compose(
-        notification_id=_id(number), from_address=SENDER, subject=_subject(number), body=BODY, dated=datetime.now(UTC)
+        notification_id=_id(number),
+        message_id_domain="bench.example",
+        from_address=SENDER,
+        subject=_subject(number),
+        body=BODY,
+        dated=datetime.now(UTC),
     )
 
 

@@ -9,18 +9,21 @@ from pathlib import Path
 
 from fieldpost.central import adapters
 from fieldpost.central.access.oidc import Oidc
+from fieldpost.central.adapters.email.options import EmailOptions
 from fieldpost.central.commands.sender import CommandSender
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.secrets.key_files import load_keyring
 from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.figures import installation
 from fieldpost.central.upkeep.sealer import HEADS_FILE
 from fieldpost.central.upkeep.upkeep import CentralUpkeep
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.watch import Watch
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.delivery.adapter import Adapter
+from fieldpost.core.errors import ConfigError
 from fieldpost.core.ids import new_id
 from fieldpost.core.setting import EffectiveSettings
 from fieldpost.front.app import create_app
@@ -56,7 +59,8 @@ async def assemble(
     clock = SystemClock()
     node_id = new_id(clock.now(), os.urandom(10))
     outbound = Outbound(settings.outbound)
-    loaded = adapters.load(outbound, webhooks=settings.webhooks)
+    message_id_domain = await keep_message_id_domain(store, settings.email)
+    loaded = adapters.load(outbound, webhooks=settings.webhooks, message_id_domain=message_id_domain)
     keyring = await load_keyring(store, settings.secrets, folder, clock.now())
     logs.scrub_with(keyring.scrub)
     operate = Operate.over(
@@ -100,3 +104,17 @@ async def assemble(
     return CentralNode(
         node_id, store, clock, outbound, loaded, operate, commands, dispatcher, upkeep, server, certificate
     )
+
+
+async def keep_message_id_domain(store: Store, options: EmailOptions) -> str:
+    """The domain of Message-IDs, chosen at the first start of any node. Raises ConfigError if another one is set."""
+    first = options.first_domain(socket.gethostname(), os.urandom(6))
+    kept = await store.write(installation.choose, "message_id_domain", first)
+    if options.domain not in ("", kept):
+        raise ConfigError(
+            "settings.kept",
+            f"email.message_id_domain is {options.domain}, but this installation has used {kept} since its first start",
+            hint=f"remove the setting or set it to {kept}: with another domain, repeated mails would not be recognised",
+            field="email.message_id_domain",
+        )
+    return kept

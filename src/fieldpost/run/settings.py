@@ -17,6 +17,7 @@ import msgspec
 
 from fieldpost.central.access.account_options import AccountOptions
 from fieldpost.central.access.oidc_options import OidcOptions
+from fieldpost.central.adapters.email.options import EmailOptions
 from fieldpost.central.adapters.webhook.options import WebhookOptions
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.ingest.mirror import MirrorOptions
@@ -84,6 +85,7 @@ class CentralSettings:
     intents: IntentOptions = field(default_factory=IntentOptions)
     events: PublishOptions = field(default_factory=PublishOptions)
     dispatch: DispatchOptions = field(default_factory=DispatchOptions)
+    email: EmailOptions = field(default_factory=EmailOptions)
     webhooks: WebhookOptions = field(default_factory=WebhookOptions)
     upkeep: UpkeepOptions = field(default_factory=UpkeepOptions)
     audit: AuditOptions = field(default_factory=AuditOptions)

@@ -11,6 +11,7 @@ from fieldpost.central.adapters.email.attempt import Attempt
 from fieldpost.central.adapters.email.conversation import AttemptDeadline, SmtpConversation
 from fieldpost.central.adapters.email.description import FIELDS, GUIDE, PHASES
 from fieldpost.central.adapters.email.opening import Opening
+from fieldpost.central.adapters.email.options import MESSAGE_ID_DOMAIN
 from fieldpost.central.adapters.email.pool import IDLE_S, Pool
 from fieldpost.central.adapters.email.server_memory import ServerMemory
 from fieldpost.central.adapters.email.settings import (
@@ -45,6 +46,7 @@ class EmailAdapter:
         self,
         *,
         outbound: Outbound | None = None,
+        message_id_domain: str = MESSAGE_ID_DOMAIN,
         tls_context: ssl.SSLContext | None = None,
         clock: Clock | None = None,
         deadline_s: float = DEADLINE_S,
@@ -52,6 +54,7 @@ class EmailAdapter:
     ) -> None:
         """`tls_context` defaults to the machine's trusted authorities. Idle connections are kept for `idle_s`."""
         self.deadline_s = deadline_s
+        self._message_id_domain = message_id_domain
         self._given_tls_context = tls_context
         self._clock = clock or SystemClock()
         self._outbound = outbound or Outbound(clock=clock)
@@ -87,7 +90,7 @@ class EmailAdapter:
             settings = read_settings(envelope.settings)
         except InvalidInput as error:
             return PermanentFailure(f"the channel's settings are invalid: {error.message}", phase="settings")
-        attempt = Attempt(envelope, settings, self._memory.of(settings.server))
+        attempt = Attempt(envelope, settings, self._memory.of(settings.server), self._message_id_domain)
         if (refusal := attempt.refusal) is not None:
             return refusal
         deadline = AttemptDeadline(self._clock, self._clock.monotonic() + self.deadline_s * (1 - MARGIN))

@@ -42,7 +42,10 @@ SMALLER_MAX = 3
 class Attempt:
     """The attempt to deliver one envelope."""
 
-    def __init__(self, envelope: Envelope, settings: EmailSettings, traits: ServerTraits) -> None:
+    def __init__(
+        self, envelope: Envelope, settings: EmailSettings, traits: ServerTraits, message_id_domain: str
+    ) -> None:
+        self._message_id_domain = message_id_domain
         self._envelope = envelope
         self.traits = traits
         self._sender = settings.from_address
@@ -103,6 +106,7 @@ class Attempt:
     def _message(self) -> bytes:
         return compose(
             notification_id=self._envelope.notification_id,
+            message_id_domain=self._message_id_domain,
             from_address=self._sender,
             subject=self._envelope.subject,
             body=self._envelope.body,

@@ -4,8 +4,8 @@ The bytes are assembled by hand, since the library's message objects cost many t
 text three invariants hold: lines end in CRLF without a lone CR or LF; no text can end a header or start another; no
 line is longer than 998 bytes. Text that would break one of them is encoded in base64.
 
-Recipients are not named (BCC; only the envelope has them). Message-ID and Date depend only on the notification, so
-that a duplicate can be recognised.
+Recipients are not named (BCC; only the envelope has them). Message-ID and Date depend only on the notification and the
+installation, so that a duplicate can be recognised even if the channel has another sender by then.
 """
 
 import re
@@ -23,7 +23,9 @@ _PLAIN_SUBJECT = re.compile(r"[!-~]+(?: +[!-~]+)*")
 _LINE_END = re.compile(r"\r\n|\n")
 
 
-def compose(*, notification_id: str, from_address: str, subject: str, body: str, dated: datetime) -> bytes:
+def compose(
+    *, notification_id: str, message_id_domain: str, from_address: str, subject: str, body: str, dated: datetime
+) -> bytes:
     """The whole message, ending in CRLF, without dot-stuffing."""
     encoding, content = _content(body)
     head = (
@@ -31,7 +33,7 @@ def compose(*, notification_id: str, from_address: str, subject: str, body: str,
         "To: undisclosed-recipients:;\r\n"
         f"Subject:{_subject(subject)}\r\n"
         f"Date: {format_datetime(dated.astimezone(UTC))}\r\n"
-        f"Message-ID: {message_id(notification_id, from_address)}\r\n"
+        f"Message-ID: {message_id(notification_id, message_id_domain)}\r\n"
         "Auto-Submitted: auto-generated\r\n"
         f"X-Fieldpost-Id: {notification_id}\r\n"
         "MIME-Version: 1.0\r\n"
@@ -42,9 +44,9 @@ def compose(*, notification_id: str, from_address: str, subject: str, body: str,
     return head.encode("ascii") + content
 
 
-def message_id(notification_id: str, from_address: str) -> str:
+def message_id(notification_id: str, domain: str) -> str:
     """The Message-ID, equal in every attempt so that duplicates can be recognised."""
-    return f"<{notification_id}@{from_address.rpartition('@')[2]}>"
+    return f"<{notification_id}@{domain}>"
 
 
 def stuffed(message: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Central nodes, their leases, and the history of the KPIs."""
+"""Central nodes, their leases, the values that the installation keeps, and the history of the KPIs."""
 
 from sqlalchemy import BigInteger, Column, Index, Table, Text
 
@@ -23,6 +23,13 @@ leases = Table(
     Column("owner", Text, nullable=False),
     Column("lease_until", Moment, nullable=False),
     Column("token", BigInteger, nullable=False),
+)
+
+installation = Table(
+    "installation",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
 )
 
 samples = Table(

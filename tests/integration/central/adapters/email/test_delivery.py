@@ -64,6 +64,14 @@ async def test_the_server_is_greeted_and_left_as_the_standard_says(server: MailS
     assert "." in said[0]  # a full name or an address literal, never a bare host name
 
 
+async def test_the_message_id_stays_when_the_channel_gets_another_sender(server: MailServer) -> None:
+    adapter = EmailAdapter(message_id_domain="alerts.example.org")
+    for sender in ("alerts@plant.example", "alerts@new-name.example"):
+        await adapter.deliver(envelope(server, settings={"from_address": sender}))
+    assert [mail.message_id for mail in server.mails] == [f"<{ID}@alerts.example.org>"] * 2
+    await adapter.close()
+
+
 @pytest.mark.bad_input(23)
 async def test_five_thousand_targets_go_in_transactions_that_every_server_takes(adapter: EmailAdapter) -> None:
     targets = tuple(f"user{number}@plant.example" for number in range(5000))

@@ -58,7 +58,7 @@ async def test_bodies_arrive_byte_by_byte_and_subjects_letter_by_letter(
         # Postfix keeps lines with LF; what travelled in base64 still has the CRLF of mail.
         assert payload.replace(b"\r\n", b"\n") == body.encode(), name
         assert mail["Subject"] == f"{name}: heiß 🔥"
-        assert mail["Message-ID"] == f"<{ids[name]}@plant.example>"
+        assert mail["Message-ID"] == f"<{ids[name]}@fieldpost.internal>"
 
 
 async def test_whom_postfix_does_not_serve_it_refuses_and_the_others_have_their_mail(

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from fieldpost.central.adapters.email.compose import compose, message_id, stuffed
 from support.mailing import DATED, ID, SENDER
 
+DOMAIN = "alerts.example.org"
+
 BODIES = {
     "ascii": "Pump 3 is hot.\nIt has 93 degrees.\n",
     "umlauts": "Pumpe 3 läuft heiß: 93 °C\n",
@@ -35,7 +37,9 @@ BODIES = {
 
 
 def composed(subject: str = "Pump 3 is hot", body: str = "hot\n", dated: datetime = DATED) -> bytes:
-    return compose(notification_id=ID, from_address=SENDER, subject=subject, body=body, dated=dated)
+    return compose(
+        notification_id=ID, message_id_domain=DOMAIN, from_address=SENDER, subject=subject, body=body, dated=dated
+    )
 
 
 def parsed(raw: bytes) -> EmailMessage:
@@ -60,7 +64,7 @@ def test_the_whole_of_a_plain_mail() -> None:
         b"To: undisclosed-recipients:;\r\n"
         b"Subject: Pump 3 is hot\r\n"
         b"Date: Sun, 15 Nov 2026 08:00:00 +0000\r\n"
-        b"Message-ID: <0198c8a0-0000-7000-8000-000000000001@plant.example>\r\n"
+        b"Message-ID: <0198c8a0-0000-7000-8000-000000000001@alerts.example.org>\r\n"
         b"Auto-Submitted: auto-generated\r\n"
         b"X-Fieldpost-Id: 0198c8a0-0000-7000-8000-000000000001\r\n"
         b"MIME-Version: 1.0\r\n"
@@ -113,11 +117,11 @@ def test_a_subject_comes_out_as_it_went_in(subject: str) -> None:
 def test_message_id_and_date_are_the_same_at_every_attempt_and_in_every_zone() -> None:
     elsewhere = DATED.astimezone(timezone(timedelta(hours=14)))
     assert composed(dated=elsewhere) == composed()
-    assert message_id(ID, SENDER) == parsed(composed(subject="other", body="other"))["Message-ID"]
+    assert message_id(ID, DOMAIN) == parsed(composed(subject="other", body="other"))["Message-ID"]
 
 
 def test_other_notifications_have_other_message_ids() -> None:
-    assert message_id(ID, SENDER) != message_id(ID[:-1] + "2", SENDER)
+    assert message_id(ID, DOMAIN) != message_id(ID[:-1] + "2", DOMAIN)
 
 
 @pytest.mark.threat(4)

@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "m0004"
-down_revision = "m0003"
+revision = "m0005"
+down_revision = "m0004"
 
 
 def upgrade() -> None:
