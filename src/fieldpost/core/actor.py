@@ -56,6 +56,12 @@ class Actor:
         return self.source if self.role is Role.PUBLISHER else None
 
     @property
+    def speaks_for_owner(self) -> bool:
+        """Whether the actor may see and end all credentials of its user: in a session, or with a token of role admin.
+        A lesser token must not be a means against its owner."""
+        return self.token is None or self.role.includes(Role.ADMIN)
+
+    @property
     def may_read_bodies(self) -> bool:
         """Whether the actor may read notification bodies: only those who act on notifications may."""
         return self.role.includes(Role.OPERATOR)

@@ -62,7 +62,7 @@ async def test_nonsense_in_a_channels_settings_costs_nothing_but_time(
         try:
             sent = await send(centre, 100)
             await server.received(50)
-            wrong = {"settings": {}} | NONSENSE[what]
+            wrong = {"settings": {}, "secrets": {"password": PASSWORD}} | NONSENSE[what]
             await channels.change(ADMIN, "mail", version=1, **wrong)
             async with asyncio.timeout(30):
                 while not await is_open(centre):  # the dispatcher learns of the change within a second

@@ -192,12 +192,38 @@ async def test_users_and_tokens_over_the_api(front: Front) -> None:
         assert (await client.get("/api/v1/me", headers={"authorization": f"Bearer {token}"})).status_code == 401
 
 
-async def test_one_sees_ones_own_sessions_over_the_api_and_an_administrator_everybodys(front: Front) -> None:
-    await front.operate.logins.log_in("viewer", front.password("viewer"))
-    async with front.client("viewer") as viewer, front.client("admin") as admin, front.client("operator") as operator:
-        [mine] = (await viewer.get("/api/v1/sessions")).json()["sessions"]
-        assert (await admin.get("/api/v1/sessions", params={"user": "viewer"})).json()["sessions"] == [mine]
+async def test_an_admin_token_sees_everybodys_sessions_and_ends_its_owners(front: Front) -> None:
+    for name in ("viewer", "admin"):
+        await front.operate.logins.log_in(name, front.password(name))
+    async with front.client("admin") as admin, front.client("operator") as operator:
+        [theirs] = (await admin.get("/api/v1/sessions", params={"user": "viewer"})).json()["sessions"]
+        [mine] = (await admin.get("/api/v1/sessions")).json()["sessions"]
         assert (await operator.get("/api/v1/sessions", params={"user": "viewer"})).status_code == 403
-        assert (await operator.delete(f"/api/v1/sessions/{mine['session_id']}")).status_code == 404
-        assert (await viewer.delete(f"/api/v1/sessions/{mine['session_id']}")).status_code == 204
-        assert (await viewer.get("/api/v1/sessions")).json()["sessions"] == []
+        assert (await admin.delete(f"/api/v1/sessions/{theirs['session_id']}")).status_code == 404
+        assert (await admin.delete(f"/api/v1/sessions/{mine['session_id']}")).status_code == 204
+        assert (await admin.get("/api/v1/sessions")).json()["sessions"] == []
+
+
+@pytest.mark.threat(34)
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
+async def test_a_lesser_token_is_no_means_against_its_owner(front: Front, role: Role) -> None:
+    """It reads and revokes itself; the owner's other tokens and sessions it neither sees nor ends."""
+    session = await front.operate.logins.log_in("admin", front.password("admin"))
+    other = await front.operate.tokens.add(ADMIN, "deploy", Role.ADMIN)
+    lesser = await front.operate.tokens.add(ADMIN, "dashboard", role)
+    front.tokens["dashboard"] = lesser.token
+    sessions = await front.operate.logins.sessions(ADMIN)
+    async with front.client("dashboard") as client:
+        assert [one["name"] for one in (await client.get("/api/v1/tokens")).json()["tokens"]] == ["dashboard"]
+        assert (await client.delete(f"/api/v1/tokens/{other.token_id}")).status_code == 404
+        assert (await client.get("/api/v1/sessions")).status_code == 403
+        assert (await client.delete(f"/api/v1/sessions/{sessions[0].prefix}")).status_code == 403
+        assert await front.operate.accounts.by_session(session.token) is not None
+        assert await front.operate.accounts.by_api_token(other.token) is not None
+        actor = Actor("admin", role, token="dashboard")
+        for work in (front.operate.logins.sessions(actor), front.operate.logins.end(actor, sessions[0].prefix)):
+            with pytest.raises(Denied) as refused:
+                await work
+            assert refused.value.code == "access.token"
+        assert (await client.delete(f"/api/v1/tokens/{lesser.token_id}")).status_code == 204
+        assert (await client.get("/api/v1/tokens")).status_code == 401

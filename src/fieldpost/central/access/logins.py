@@ -131,7 +131,8 @@ class Logins:
             await self.end(Actor(found.owner, Role(found.role or Role.VIEWER)), found.prefix)
 
     async def end(self, actor: Actor, prefix: str) -> None:
-        """End one of the user's own sessions; NotFound for any other."""
+        """End one of the user's own sessions; NotFound for any other. Denied with a token of less than admin."""
+        _require_owner(actor)
         entry = record(actor, "session.close", actor.name, self._clock.now(), {"session": prefix})
         if not await self._store.write(_end, prefix, entry):
             raise NotFound("session.unknown", "you have no such session")
@@ -142,7 +143,8 @@ class Logins:
         return await self._store.write(end_sessions, actor.name, entry)
 
     async def sessions(self, actor: Actor) -> list[TokenRecord]:
-        """The user's open sessions, the newest first."""
+        """The user's open sessions, the newest first. Denied with a token of less than admin."""
+        _require_owner(actor)
         now = self._clock.now()
         found = await self._store.read(identities.live_tokens, "session", now, actor.name)
         idle = self._options.session_idle
@@ -250,6 +252,15 @@ class Logins:
             return False
         owner, _, since = known.rpartition(":")
         return owner == name and now.timestamp() - int(since) < BROWSER_S
+
+
+def _require_owner(actor: Actor) -> None:
+    if not actor.speaks_for_owner:
+        raise Denied(
+            "access.token",
+            f"a token of role {actor.role.value} must not see or end the sessions of its owner",
+            hint="use the console, or a token of role admin",
+        )
 
 
 def account_key(name: str) -> str:

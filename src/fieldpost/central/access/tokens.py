@@ -91,15 +91,15 @@ class TokenActions(Actions):
         return _shown(made, token)
 
     async def all(self, actor: Actor) -> list[TokenRecord]:
-        """Valid tokens: all of them for an administrator, their own for other users."""
+        """Valid tokens: all of them for an administrator, their own for other users, itself for a lesser token."""
         owner = None if actor.role.includes(Role.ADMIN) else actor.name
-        return await self._store.read(identities.live_tokens, "api", self._clock.now(), owner)
+        found = await self._store.read(identities.live_tokens, "api", self._clock.now(), owner)
+        return found if actor.speaks_for_owner else [one for one in found if one.name == actor.token]
 
     async def revoke(self, actor: Actor, token_id: str) -> None:
-        """Revoke a token of the actor; an administrator may revoke any token."""
-        is_admin = actor.role.includes(Role.ADMIN)
+        """Revoke a token of the actor; an administrator may revoke any token, a lesser token only itself."""
         entry = record(actor, "token.revoke", token_id[:64], self._clock.now())
-        if not token_id.isalnum() or not await self._store.write(_revoke, token_id, is_admin, entry):
+        if not token_id.isalnum() or not await self._store.write(_revoke, token_id, actor, entry):
             raise NotFound("token.unknown", "this token does not exist, or you may not revoke it")
 
 
@@ -167,9 +167,11 @@ def _rotate(
     return made
 
 
-def _revoke(conn: Connection, token_id: str, is_admin: bool, entry: AuditEntry) -> bool:
+def _revoke(conn: Connection, token_id: str, actor: Actor, entry: AuditEntry) -> bool:
     found = identities.get_token(conn, "api", token_id)
-    if found is None or not (is_admin or found.owner == entry.actor):
+    if found is None or not (actor.role.includes(Role.ADMIN) or found.owner == actor.name):
+        return False
+    if not actor.speaks_for_owner and found.name != actor.token:
         return False
     if not identities.revoke_token(conn, "api", token_id, entry.occurred_at):
         return False

@@ -73,13 +73,13 @@ async def rotate(call: Call) -> AddedToken:
 
 @spec(TOKENS)
 async def show_all(call: Call) -> Sequence[TokenRecord]:
-    """List valid tokens: all tokens for an admin, the caller's own tokens for others."""
+    """List valid tokens: all tokens with the role admin, otherwise only the token of the request."""
     return await call.operate.tokens.all(call.actor)
 
 
 @spec(problems=(403,))
 async def revoke(call: Call) -> None:
-    """Revoke a token immediately. Only admins can revoke the tokens of others."""
+    """Revoke a token immediately: any token with the role admin, otherwise only the token of the request."""
     await call.operate.tokens.revoke(call.actor, call.path("token_id"))
 
 
