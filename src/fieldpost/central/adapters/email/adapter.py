@@ -52,7 +52,8 @@ class EmailAdapter:
         deadline_s: float = DEADLINE_S,
         idle_s: float = IDLE_S,
     ) -> None:
-        """`tls_context` defaults to the machine's trusted authorities. Idle connections are kept for `idle_s`."""
+        """`tls_context` defaults to the machine's trusted authorities and never allows less than TLS 1.2.
+        Idle connections are kept for `idle_s`."""
         self.deadline_s = deadline_s
         self._message_id_domain = message_id_domain
         self._given_tls_context = tls_context
@@ -148,8 +149,7 @@ class EmailAdapter:
 
     @cached_property
     def _tls_context(self) -> ssl.SSLContext:
-        if self._given_tls_context is not None:
-            return self._given_tls_context
-        context = ssl.create_default_context()
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context = self._given_tls_context or ssl.create_default_context()
+        # Python's default is whatever OpenSSL supports, unless it was built otherwise.
+        context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
         return context

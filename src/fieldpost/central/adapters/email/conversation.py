@@ -107,7 +107,7 @@ class SmtpConversation:
         except TimeoutError:
             return self.no_reply(f"no connection to {host} port {port} within {timeout_s:g} s")
         except OSError as error:
-            reason = str(error) or (_BROKEN_OFF if is_tls else type(error).__name__)
+            reason = _tls_reason(error) or str(error) or (_BROKEN_OFF if is_tls else type(error).__name__)
             return self.no_reply(f"no connection to {host} port {port}: {reason}")
         self.is_tls = is_tls
         self.note(f"* connected to {self.peer} port {port}{' over TLS' if is_tls else ''}")
@@ -220,7 +220,7 @@ class SmtpConversation:
                 return self.no_reply(f"invalid reply from the server: {self.scrub(error.message)}")
             response = SMTPResponse(error.code, error.message)
         except OSError as error:
-            return self.no_reply(f"the connection failed: {error}")
+            return self.no_reply(_tls_reason(error) or f"the connection failed: {error}")
         if self.phase is SmtpPhase.CONNECT and response.code != GREETING:
             # Not a mail server that wants to talk: its text may be that of any service inside the network.
             response = SMTPResponse(response.code, NO_GREETING)
@@ -250,3 +250,20 @@ CLOSED = "the server closed the connection"
 _FULL_NAME = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+", re.IGNORECASE)
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _BROKEN_OFF = "the server aborted the TLS handshake; check that it supports TLS 1.2 or newer"
+_TOO_OLD = frozenset(
+    {
+        "TLSV1_ALERT_PROTOCOL_VERSION",
+        "UNSUPPORTED_PROTOCOL",
+        "WRONG_SSL_VERSION",
+        "VERSION_TOO_LOW",
+        "LEGACY_SIGALG_DISALLOWED_OR_UNSUPPORTED",
+    }
+)
+"""OpenSSL's codes for a server without TLS 1.2. Its texts differ between versions."""
+
+
+def _tls_reason(error: OSError) -> str:
+    """The sentence for a server whose TLS is too old; empty for any other error."""
+    if isinstance(error, ssl.SSLError) and error.reason in _TOO_OLD:
+        return f"the server's version of TLS is too old; TLS 1.2 or newer is required ({error.reason})"
+    return ""

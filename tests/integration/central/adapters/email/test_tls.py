@@ -1,5 +1,6 @@
 """TLS to the mail server: required where the channel says so, and never pretended."""
 
+import asyncio
 import ssl
 import sys
 import warnings
@@ -122,6 +123,47 @@ async def test_a_server_whose_tls_is_not_sound_holds_with_the_reason(
         assert outcome.phase == ("starttls" if mode == "starttls" else "connect")
         await server.idle()
         assert server.seen["mail"] == 0
+
+
+# The start of a ServerHello of TLS 1.0, as a server sends it that knows nothing newer.
+OLD_HELLO = bytes.fromhex("160301002a020000260301" + "11" * 32 + "00002f00")
+# An alert that ends the handshake: protocol_version.
+OLD_ALERT = bytes.fromhex("15030100020246")
+
+
+@pytest.mark.fault(44)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("said", [OLD_HELLO, OLD_ALERT], ids=["hello", "alert"])
+async def test_a_server_that_answers_in_an_old_tls_is_told_apart_by_its_code(
+    adapter: EmailAdapter, mode: Mode, said: bytes
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if mode == "starttls":
+            writer.write(b"220 ready\r\n")
+            await reader.readline()
+            writer.write(b"250-mail.example\r\n250 STARTTLS\r\n")
+            await reader.readline()
+            writer.write(b"220 go on\r\n")
+        await reader.read(1000)
+        writer.write(said)
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as listener:
+        settings = {"tls": mode, "port": listener.sockets[0].getsockname()[1]}
+        outcome = await adapter.deliver(envelope(None, settings=settings))
+        assert isinstance(outcome, Held)
+        assert "TLS 1.2 or newer is required" in outcome.error
+        assert outcome.phase == ("starttls" if mode == "starttls" else "connect")
+
+
+def test_no_context_allows_less_than_tls_1_2() -> None:
+    given = ssl.create_default_context()
+    given.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    assert EmailAdapter(tls_context=given)._tls_context.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert EmailAdapter()._tls_context.minimum_version >= ssl.TLSVersion.TLSv1_2
+    given.minimum_version = ssl.TLSVersion.TLSv1_3
+    assert EmailAdapter(tls_context=given)._tls_context.minimum_version is ssl.TLSVersion.TLSv1_3
 
 
 async def test_without_a_context_the_machines_own_trust_holds(authority: trustme.CA) -> None:
