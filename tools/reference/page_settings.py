@@ -30,6 +30,7 @@ SITE_KEYS = (
     ("`site.name`", "required", "The site's display name. Central identifies the site by its token."),
     ("`central.url`", "required", "Central's address, `http://…` or `https://…`."),
     ("`central.urls`", "", "List of further addresses of the same central. `url`, if given, is tried first."),
+    ("`central.allow_plain`", "`false`", "Whether the token may be sent over plain `http://` to another machine."),
     ("`central.ca_file`", "", "CA certificate for central, for a private CA; relative to the folder."),
 )
 

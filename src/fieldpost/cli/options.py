@@ -94,17 +94,22 @@ def central(timeout_s: float | None = None) -> "ApiClient":
     """The client of central's API that the options, the environment and the profile select."""
     address = url()
     token = os.environ.get("FIELDPOST_TOKEN") or _profile_token(address) or token_in(_token_file())
-    return client_for(address, token, timeout_s)
+    profile = profiles.present()
+    allow_plain = profile is not None and profile.url == address and profile.allow_plain
+    return client_for(address, token, timeout_s, allow_plain=allow_plain)
 
 
-def client_for(address: str, token: str, timeout_s: float | None = None) -> "ApiClient":
+def client_for(address: str, token: str, timeout_s: float | None = None, *, allow_plain: bool = False) -> "ApiClient":
     """A client of central's API at this address, with this token."""
     from fieldpost.link.endpoint import Endpoint, check_central_url
     from fieldpost.link.http.client import TIMEOUT_S, ApiClient
 
     if not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigError("cli.token", "the API token contains characters that tokens never have")
-    return ApiClient(Endpoint(check_central_url(address), token), timeout_s or TIMEOUT_S)
+    allow_plain = allow_plain or os.environ.get("FIELDPOST_ALLOW_PLAIN", "").lower() == "true"
+    endpoint = Endpoint(check_central_url(address), token, allow_plain=allow_plain)
+    endpoint.refuse_plain()
+    return ApiClient(endpoint, timeout_s or TIMEOUT_S)
 
 
 def token_in(file: Path) -> str:

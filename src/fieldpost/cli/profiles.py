@@ -27,6 +27,8 @@ class Profile:
 
     url: str
     token: str
+    allow_plain: bool = False
+    """Whether the token may be sent over plain HTTP to another machine."""
 
 
 def choose(name: str | None) -> None:
@@ -97,7 +99,7 @@ def _read(file: Path) -> Profile | None:
         raise ConfigError("profile.unreadable", f"cannot read the profile {file}: {error}") from None
     try:
         found = json.loads(content)
-        return Profile(str(found["url"]), str(found["token"]))
+        return Profile(str(found["url"]), str(found["token"]), found.get("allow_plain") is True)
     except (ValueError, TypeError, KeyError):
         raise ConfigError(
             "profile.unreadable", f"the profile {file} is damaged", hint="recreate it: fieldpost login URL"

@@ -2,6 +2,7 @@
 
 import ssl
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,13 +26,27 @@ class Endpoint:
     """The certificate authority of central, if it is not a public one."""
     more_urls: tuple[str, ...] = ()
     """Further addresses of the same central, tried if the first does not answer."""
+    allow_plain: bool = False
+    """Whether the token may be sent over plain HTTP to another machine."""
 
     def each(self) -> list["Endpoint"]:
         """One endpoint per address, in the given order."""
         return [replace(self, url=url, more_urls=()) for url in (self.url, *self.more_urls)]
 
+    def refuse_plain(self) -> None:
+        """Raise ConfigError if the token would be sent in clear text to another machine."""
+        for url in () if self.allow_plain else (self.url, *self.more_urls):
+            if is_plain(url):
+                raise ConfigError(
+                    "central.plain",
+                    f"{url} is plain HTTP: everybody on the way to central could read the token",
+                    hint="use https://; in a network that you trust, set allow_plain = true under [central] in"
+                    " site.toml, or FIELDPOST_ALLOW_PLAIN=true for commands",
+                )
+
     @property
     def authorization(self) -> str:
+        self.refuse_plain()
         return f"Bearer {self.token}"
 
     def at(self, path: str) -> str:
@@ -50,6 +65,18 @@ class Endpoint:
             raise ConfigError(
                 "central.ca_file", f"{self.ca_file} does not contain a usable certificate: {error}"
             ) from None
+
+
+def is_plain(url: str) -> bool:
+    """Whether requests to this address leave the machine unencrypted."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").rstrip(".")
+    if parts.scheme != "http" or host == "localhost" or host.endswith(".localhost"):
+        return False
+    try:
+        return not ip_address(host).is_loopback
+    except ValueError:
+        return True
 
 
 def denied(status: int) -> Denied:

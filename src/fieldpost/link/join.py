@@ -44,13 +44,21 @@ def parse_invitation(text: str) -> tuple[str, str]:
     return code, check_central_url(url)
 
 
-def join(url: str, ca_file: Path | None, code: str, token: IssuedToken, site: str | None = None) -> str:
+def join(
+    url: str,
+    ca_file: Path | None,
+    code: str,
+    token: IssuedToken,
+    site: str | None = None,
+    *,
+    allow_plain: bool = False,
+) -> str:
     """Enrol with a code and return the name of the site; `site` is the expected name, if known.
 
     Raises Denied for an invalid code, Conflict for the code of another site, Unavailable without an answer.
     """
     request = {"prefix": token.prefix, "digest": token.digest.hex(), "site": site}
-    status, content = _post(Endpoint(url, code, ca_file), msgspec.json.encode(request))
+    status, content = _post(Endpoint(url, code, ca_file, allow_plain=allow_plain), msgspec.json.encode(request))
     if status == HTTPStatus.OK:
         try:
             return msgspec.json.decode(content, type=Joined).name

@@ -27,6 +27,7 @@ from fieldpost.central.watch.nodes import Centre, NodeState, read_nodes
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.checks import Check, CheckVerdict, Diagnosis, folder_access_check, free_space_check
 from fieldpost.core.errors import ConfigError, Conflict, FieldpostError
+from fieldpost.link.endpoint import is_plain
 from fieldpost.run.exposure import exposure_check
 from fieldpost.run.settings import CentralSettings
 
@@ -40,7 +41,7 @@ async def examine(settings: CentralSettings, clock: Clock | None = None, *, file
     """Run all checks; one that cannot run is a failed check, not an error. `file` holds the settings."""
     exposed = exposure_check(file)
     found = await _examine(settings, clock or SystemClock())
-    return Diagnosis((*([exposed] if exposed else []), *_folder_checks(settings), *found))
+    return Diagnosis((*([exposed] if exposed else []), *_folder_checks(settings), *_tls_checks(settings), *found))
 
 
 async def _examine(settings: CentralSettings, clock: Clock) -> list[Check]:
@@ -58,6 +59,16 @@ async def _examine(settings: CentralSettings, clock: Clock) -> list[Check]:
     except Conflict as held:
         answered = await asyncio.to_thread(_readiness_of, settings.central.host, settings.central.port)
         return [disk, Check("store", CheckVerdict.OK, f"{held.message}; these are its own checks"), *answered]
+
+
+def _tls_checks(settings: CentralSettings) -> Iterator[Check]:
+    """Warn of a central that other machines reach without TLS; a trusted proxy may provide it."""
+    host = settings.central.host
+    if is_plain(f"http://[{host}]" if ":" in host else f"http://{host}") and not (
+        settings.front.has_tls or settings.front.trusted_proxies
+    ):
+        detail = f"central listens on {host} without TLS: others on the network can read tokens and notifications"
+        yield Check("plain", CheckVerdict.WARNING, f"{detail}; set front.tls_cert and front.tls_key")
 
 
 def _folder_checks(settings: CentralSettings) -> Iterator[Check]:

@@ -35,7 +35,7 @@ DEFAULT_FILE = Path("fieldpost.toml")
 FILE_BYTES_MAX = 1024 * 1024
 PREFIX = "FIELDPOST_"
 # Read by the command line, not settings.
-_OTHERS = {"URL", "TOKEN", "TOKEN_FILE", "FOLDER", "SITE_TOKEN", "TRACEBACK"}
+_OTHERS = {"URL", "TOKEN", "TOKEN_FILE", "FOLDER", "SITE_TOKEN", "TRACEBACK", "ALLOW_PLAIN"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from fieldpost.core.errors import ConfigError, Conflict, Denied
 from fieldpost.link import credentials
 from fieldpost.link.credentials import IssuedToken
+from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.join import join, parse_invitation
 from fieldpost.site.config.folder import (
     SETTINGS_FILE,
@@ -25,7 +26,9 @@ from fieldpost.site.config.folder import (
 NEW_TOKEN_FILE = "token.new"
 
 
-def join_central(path: Path, invitation: str, entropy: bytes, ca_file: Path | None = None) -> Folder:
+def join_central(
+    path: Path, invitation: str, entropy: bytes, ca_file: Path | None = None, *, allow_plain: bool = False
+) -> Folder:
     """Create the folder of the invited site, or give it a new token; `entropy` is for the token.
 
     Raises Denied if the invitation cannot be used, Conflict if it is for another site, and Unavailable if central does
@@ -35,10 +38,12 @@ def join_central(path: Path, invitation: str, entropy: bytes, ca_file: Path | No
     before = read_folder(path) if (path / SETTINGS_FILE).exists() else None
     if before is not None and ca_file is None:
         ca_file = before.ca_file
+    allow_plain = allow_plain or (before is not None and before.allow_plain)
+    Endpoint(url, "", allow_plain=allow_plain).refuse_plain()
     make_folder(path)
     token = _kept_token(path / NEW_TOKEN_FILE, entropy)
     try:
-        name = join(url, ca_file, code, token, before.name if before else None)
+        name = join(url, ca_file, code, token, before.name if before else None, allow_plain=allow_plain)
     except (Conflict, Denied) as error:
         (path / NEW_TOKEN_FILE).unlink()
         if isinstance(error, Denied) and before is not None:
@@ -47,7 +52,7 @@ def join_central(path: Path, invitation: str, entropy: bytes, ca_file: Path | No
         raise
     # One atomic rename: the agent, which reads the token for each connection, gets the old or the new one.
     os.replace(path / NEW_TOKEN_FILE, path / TOKEN_FILE)
-    return before or write_settings(path, name, url, ca_file)
+    return before or write_settings(path, name, url, ca_file, allow_plain=allow_plain)
 
 
 def _kept_token(file: Path, entropy: bytes) -> IssuedToken:

@@ -69,13 +69,17 @@ class Site:
         token: str,
         *,
         ca_file: str | os.PathLike[str] | None = None,
+        allow_plain: bool = False,
     ) -> "Site":
         """Create a site's folder (`site.toml`, `token` with mode 0600, `buffer.db`) and open it.
+
+        `allow_plain` permits plain HTTP to another machine, where others can read the token.
 
         Raises InvalidInput or ConfigError for an invalid name, URL or token, and Conflict if the folder is already a
         site's.
         """
-        made = create_folder(_path(folder), name, central_url, token, Path(ca_file) if ca_file is not None else None)
+        ca_path = Path(ca_file) if ca_file is not None else None
+        made = create_folder(_path(folder), name, central_url, token, ca_path, allow_plain=allow_plain)
         return cls(made, SystemClock())
 
     @property

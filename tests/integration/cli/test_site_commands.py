@@ -38,7 +38,7 @@ def test_a_site_is_set_up_with_a_token_from_the_environment_a_file_or_standard_i
     for number, (arguments, given, token) in enumerate(ways):
         folder = tmp_path / f"site-{number}"
         result = fieldpost(
-            "site", "init", folder, "--name", "p", "--central", "http://c", *arguments, given=given, token=token
+            "site", "init", folder, "--name", "p", "--central", "https://c", *arguments, given=given, token=token
         )
         assert result.returncode == 0, result.stderr
         assert (folder / "token").read_text().strip() == TOKEN
@@ -47,7 +47,7 @@ def test_a_site_is_set_up_with_a_token_from_the_environment_a_file_or_standard_i
 
 
 def test_a_site_without_a_token_is_not_set_up(tmp_path: Path) -> None:
-    result = fieldpost("site", "init", tmp_path / "site", "--name", "p", "--central", "http://c")
+    result = fieldpost("site", "init", tmp_path / "site", "--name", "p", "--central", "https://c")
     assert result.returncode == 8
     assert b"FIELDPOST_SITE_TOKEN" in result.stderr
     assert not (tmp_path / "site").exists()

@@ -138,7 +138,7 @@ def test_a_mistake_is_told_in_words_with_its_exit_code(
 
 @pytest.mark.bad_input(50)
 def test_no_command_of_a_site_takes_a_token_on_the_command_line(tmp_path: Path) -> None:
-    given = ["site", "init", tmp_path / "s", "--name", "p", "--central", "http://c", "--token", "fp_site_a_b"]
+    given = ["site", "init", tmp_path / "s", "--name", "p", "--central", "https://c", "--token", "fp_site_a_b"]
     result = fieldpost(*given)
     assert (result.returncode, (tmp_path / "s").exists()) == (2, False)
     assert b"No such option" in result.stderr

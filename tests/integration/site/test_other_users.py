@@ -16,6 +16,7 @@ from fieldpost import Site
 from fieldpost.central.store.engine.lock import StoreLock
 from fieldpost.core.checks import CheckVerdict
 from fieldpost.file_lock import FileLock
+from fieldpost.front.options import FrontOptions
 from fieldpost.run.doctor import examine as examine_central
 from fieldpost.run.settings import CentralOptions, CentralSettings
 from fieldpost.site.buffer.agent_lock import AgentLock
@@ -157,3 +158,22 @@ async def test_the_doctor_of_central_warns_of_a_folder_that_every_user_can_open(
     assert await warnings() == []
     folder.chmod(0o701)
     assert await warnings() == [f"every user of this machine can open {folder} (mode 0701): chmod o= {folder}"]
+
+
+@pytest.mark.threat(38)
+@pytest.mark.parametrize(
+    ("host", "front", "is_warned"),
+    [
+        ("0.0.0.0", {}, True),
+        ("::", {}, True),
+        ("127.0.0.1", {}, False),
+        ("0.0.0.0", {"trusted_proxies": "10.0.0.1"}, False),
+        ("0.0.0.0", {"tls_cert": "cert.pem"}, False),
+    ],
+)
+async def test_the_doctor_of_central_warns_of_a_network_without_tls(
+    tmp_path: Path, host: str, front: dict[str, str], is_warned: bool
+) -> None:
+    settings = CentralSettings(central=CentralOptions(folder=str(tmp_path), host=host), front=FrontOptions(**front))
+    checks = [check for check in (await examine_central(settings)).checks if check.name == "plain"]
+    assert bool(checks) is is_warned

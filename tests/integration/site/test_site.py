@@ -253,7 +253,7 @@ def test_a_missing_folder_says_how_to_make_one(folder: Path) -> None:
 @pytest.mark.bad_input(6)
 @pytest.mark.parametrize("value", [None, 5, b"site", "a\x00b", ["site"]])
 def test_what_is_no_folder_s_name_is_refused_by_name(value: object) -> None:
-    for act in (lambda: Site.open(value), lambda: Site.create(value, "p", "http://c", TOKEN)):  # type: ignore[arg-type]
+    for act in (lambda: Site.open(value), lambda: Site.create(value, "p", "https://c", TOKEN)):  # type: ignore[arg-type]
         with pytest.raises(InvalidInput) as caught:
             act()
         assert caught.value.field == "folder"
@@ -263,11 +263,11 @@ def test_a_folder_that_cannot_be_made_is_a_typed_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "site"):
         with pytest.raises(ConfigError, match="cannot be created") as caught:
-            Site.create(folder, "p", "http://c", TOKEN)
+            Site.create(folder, "p", "https://c", TOKEN)
         assert caught.value.code == "site.folder"
 
 
-GOOD = '[site]\nname = "plant"\n[central]\nurl = "http://c"\n'
+GOOD = '[site]\nname = "plant"\n[central]\nurl = "https://c"\n'
 
 
 @pytest.mark.parametrize(
@@ -281,8 +281,8 @@ GOOD = '[site]\nname = "plant"\n[central]\nurl = "http://c"\n'
         (GOOD + "ca_file = 5\n", "central.ca_file"),
         ("site = 5\n", "site must be a section"),
         ('[site]\nname = "plant"\n', r"\[central\] url is missing"),
-        ('[central]\nurl = "http://c"\n', r"\[site\] name is missing"),
-        ('[site]\nname = ""\n[central]\nurl = "http://c"\n', "site.name must not be empty"),
+        ('[central]\nurl = "https://c"\n', r"\[site\] name is missing"),
+        ('[site]\nname = ""\n[central]\nurl = "https://c"\n', "site.name must not be empty"),
         ('[site]\nname = "p"\n[central]\nurl = "c"\n', "central's url"),
         ("[site\n", "cannot be read"),
         ("\xff", "cannot be read"),

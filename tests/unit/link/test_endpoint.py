@@ -1,9 +1,11 @@
 """Central's address as a sender is given it."""
 
+from dataclasses import replace
+
 import pytest
 
 from fieldpost.core.errors import ConfigError
-from fieldpost.link.endpoint import Endpoint, check_central_url
+from fieldpost.link.endpoint import Endpoint, check_central_url, is_plain
 
 
 @pytest.mark.parametrize("url", ["http://central", "https://central.example:8443", "https://example.org/fieldpost"])
@@ -33,3 +35,34 @@ def test_the_websocket_uses_tls_exactly_when_the_address_does() -> None:
 
 def test_an_endpoint_never_shows_its_token() -> None:
     assert "secret" not in repr(Endpoint("http://c", "fp_site_a_secret"))
+
+
+@pytest.mark.threat(20, 38)
+@pytest.mark.parametrize(
+    ("url", "is_refused"),
+    [
+        ("https://central.example.org", False),
+        ("http://central.example.org", True),
+        ("http://10.0.0.7:8025", True),
+        ("http://[2001:db8::1]", True),
+        ("http://0.0.0.0:8025", True),
+        ("http://localhost.evil.example", True),
+        ("http://127.0.0.1.nip.io", True),
+        ("http://localhost:8025", False),
+        ("http://central.localhost", False),
+        ("http://127.0.0.1:8025", False),
+        ("http://127.8.9.10", False),
+        ("http://[::1]:8025", False),
+    ],
+)
+def test_a_token_leaves_this_machine_encrypted_or_by_consent(url: str, is_refused: bool) -> None:
+    endpoint = Endpoint(url, "fp_site_a_secret")
+    assert is_plain(url) is is_refused
+    if is_refused:
+        with pytest.raises(ConfigError, match="plain HTTP") as refused:
+            assert endpoint.authorization
+        assert refused.value.code == "central.plain"
+        with pytest.raises(ConfigError):
+            Endpoint("https://central", "t", more_urls=(url,)).refuse_plain()
+    assert replace(endpoint, allow_plain=True).authorization == "Bearer fp_site_a_secret"
+    assert is_refused or endpoint.authorization

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from fieldpost import Site
 from fieldpost.core.errors import ConfigError
 from fieldpost.site.config.folder import read_folder
+from fieldpost.site.repair.doctor import examine
+from support.sample import NOW
 
 TOKEN = "fp_site_abcdefghijkl_" + "a" * 52
 
@@ -23,7 +26,7 @@ def folder(path: Path, central: str) -> Path:
     [
         ('url = "https://a"', ["https://a"]),
         ('urls = ["https://a/"]', ["https://a"]),
-        ('urls = ["https://b", "http://a:8025"]', ["https://b", "http://a:8025"]),
+        ('urls = ["https://b", "http://a:8025"]\nallow_plain = true', ["https://b", "http://a:8025"]),
         ('url = "https://c"\nurls = ["https://b", "https://a"]', ["https://c", "https://b", "https://a"]),
     ],
 )
@@ -45,9 +48,36 @@ def test_addresses_are_kept_in_the_order_given(tmp_path: Path, central: str, url
         ('urls = ["https://a", "https://a/"]', "twice"),
         ('url = "https://a"\nurls = ["https://a"]', "twice"),
         ("", "url is missing"),
+        ('url = "https://a"\nallow_plain = "yes"', "allow_plain must be true or false"),
     ],
 )
 def test_addresses_that_cannot_be_meant_are_refused_by_file_and_rule(tmp_path: Path, central: str, what: str) -> None:
     with pytest.raises(ConfigError, match=what) as caught:
         read_folder(folder(tmp_path, central))
     assert "site.toml" in caught.value.message
+
+
+@pytest.mark.threat(38)
+def test_a_plain_address_is_refused_before_the_token_is_used_and_the_doctor_reports_it(tmp_path: Path) -> None:
+    def verdicts() -> list[str]:
+        checks = examine(tmp_path, NOW).diagnosis.checks
+        return [check.verdict.value for check in checks if check.name == "plain"]
+
+    with pytest.raises(ConfigError) as refused:
+        read_folder(folder(tmp_path, 'url = "http://central.example.org"')).endpoint()
+    assert refused.value.code == "central.plain"
+    assert verdicts() == ["failing"]
+    assert read_folder(folder(tmp_path, 'url = "http://central.example.org"\nallow_plain = true')).endpoint()
+    assert verdicts() == ["warning"]
+    assert read_folder(folder(tmp_path, 'url = "http://127.0.0.1:8025"')).endpoint()
+    assert verdicts() == []
+
+
+@pytest.mark.threat(38)
+def test_a_new_site_records_that_plain_http_was_allowed(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Site.create(tmp_path / "site", "plant-7", "http://central.example.org", TOKEN)
+    assert refused.value.code == "central.plain"
+    assert not (tmp_path / "site").exists(), "nothing half-written"
+    Site.create(tmp_path / "site", "plant-7", "http://central.example.org", TOKEN, allow_plain=True).close()
+    assert read_folder(tmp_path / "site").allow_plain

@@ -30,6 +30,9 @@ def login(
     token_file: Annotated[
         Path | None, typer.Option(help="File with the API token. Without it, FIELDPOST_TOKEN or the terminal is read.")
     ] = None,
+    allow_plain: Annotated[
+        bool, typer.Option("--allow-plain", help="Send the token over plain HTTP, in a network that you trust.")
+    ] = False,
 ) -> None:
     """Store central's address and an API token in a profile.
 
@@ -40,8 +43,8 @@ def login(
     token = os.environ.get("FIELDPOST_TOKEN") or (
         options.token_in(token_file) if token_file else str(typer.prompt("API token", hide_input=True)).strip()
     )
-    me = options.client_for(url, token).get("me")
-    kept.write(profile, kept.Profile(url, token))
+    me = options.client_for(url, token, allow_plain=allow_plain).get("me")
+    kept.write(profile, kept.Profile(url, token, allow_plain))
     answer = {"profile": profile, "url": url, "name": me["name"], "role": me["role"]}
     done(answer, f"Logged in to {url} as {me['name']} ({me['role']}). Profile: {profile}")
 
@@ -53,7 +56,8 @@ def logout(
     """Delete a profile. Its token stays valid unless you add --revoke."""
     found = kept.read(profile)
     if revoke:
-        options.client_for(found.url, found.token).delete("tokens", found.token.split("_")[2])
+        client = options.client_for(found.url, found.token, allow_plain=found.allow_plain)
+        client.delete("tokens", found.token.split("_")[2])
     kept.remove(profile)
     revoked = " and revoked its token" if revoke else ""
     done({"profile": profile, "is_revoked": revoke}, f"Deleted profile {profile}{revoked}.")

@@ -20,6 +20,9 @@ def join(
     ca_file: Annotated[
         Path | None, typer.Option(help="CA certificate, if central uses a certificate authority of your own.")
     ] = None,
+    allow_plain: Annotated[
+        bool, typer.Option("--allow-plain", help="Send the token over plain HTTP, in a network that you trust.")
+    ] = False,
 ) -> None:
     """Join central with an invitation. It is valid for one site, once, and for a short time.
 
@@ -30,16 +33,12 @@ def join(
     import shlex
 
     from fieldpost.link.credentials import ENTROPY_BYTES
-    from fieldpost.link.join import parse_invitation
     from fieldpost.site.config.folder import SETTINGS_FILE
     from fieldpost.site.join import join_central
 
     text = sys.stdin.readline() if invitation == "-" else invitation
-    _, url = parse_invitation(text)
-    if url.startswith("http://") and not _is_local(url):
-        print("fieldpost: warning: plain HTTP is not encrypted; use https:// if possible", file=sys.stderr)
     is_new = not (folder / SETTINGS_FILE).exists()
-    made = join_central(folder, text, os.urandom(ENTROPY_BYTES), ca_file)
+    made = join_central(folder, text, os.urandom(ENTROPY_BYTES), ca_file, allow_plain=allow_plain)
     if is_json():
         print_json({"site": made.name, "folder": str(folder), "is_new": is_new})
         return
@@ -49,9 +48,3 @@ def join(
     print(f"Set up site {made.name} in {folder}.")
     print(f"Run the agent:        fieldpost site --folder {shlex.quote(str(folder))}")
     print(f'Send a notification:  fieldpost send --folder {shlex.quote(str(folder))} --to LIST --subject "…" "…"')
-
-
-def _is_local(url: str) -> bool:
-    from urllib.parse import urlsplit
-
-    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")

@@ -45,11 +45,14 @@ def run(
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder to create.")],
     name: Annotated[str, typer.Option("--name", help="Name of the site.")],
-    central: Annotated[str, typer.Option("--central", help="Address of central, http:// or https://")],
+    central: Annotated[str, typer.Option("--central", help="Address of central, https:// (http:// on this machine)")],
     token_file: Annotated[Path | None, typer.Option(help="File with the site's token; - reads it from stdin.")] = None,
     ca_file: Annotated[
         Path | None, typer.Option(help="CA certificate, if central uses a certificate authority of your own.")
     ] = None,
+    allow_plain: Annotated[
+        bool, typer.Option("--allow-plain", help="Send the token over plain HTTP, in a network that you trust.")
+    ] = False,
 ) -> None:
     """Set up a site with a token from --token-file, FIELDPOST_SITE_TOKEN or the terminal.
 
@@ -57,7 +60,8 @@ def init(
     """
     from fieldpost.site.site import Site
 
-    with Site.create(folder, name, central, _read_token(token_file), ca_file=ca_file) as site:
+    token = _read_token(token_file)
+    with Site.create(folder, name, central, token, ca_file=ca_file, allow_plain=allow_plain) as site:
         if is_json():
             print_json({"site": site.name, "folder": str(folder)})
             return

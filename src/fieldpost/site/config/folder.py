@@ -44,7 +44,7 @@ OPTIONS: dict[str, type[Any]] = {
     "local": LocalOptions,
     "report": ReportOptions,
 }
-_KEYS = {"site": {"name"}, "central": {"url", "urls", "ca_file"}} | {
+_KEYS = {"site": {"name"}, "central": {"url", "urls", "ca_file", "allow_plain"}} | {
     section: {field.name for field in fields(kind)} for section, kind in OPTIONS.items()
 }
 _DEFINITIONS = ("external", "database")
@@ -73,6 +73,8 @@ class Folder:
     local: LocalOptions = field(default_factory=LocalOptions)
     more_urls: tuple[str, ...] = ()
     """Additional addresses of the same central."""
+    allow_plain: bool = False
+    """Whether the token may be sent over plain HTTP to another machine."""
 
     @property
     def buffer_path(self) -> Path:
@@ -85,7 +87,10 @@ class Folder:
 
     def endpoint(self) -> Endpoint:
         """Central's addresses with the site's token, which is read each time, since tokens are rotated."""
-        return Endpoint(self.central_url, read_token(self.path / TOKEN_FILE), self.ca_file, self.more_urls)
+        token = read_token(self.path / TOKEN_FILE)
+        endpoint = Endpoint(self.central_url, token, self.ca_file, self.more_urls, self.allow_plain)
+        endpoint.refuse_plain()
+        return endpoint
 
 
 def read_folder(path: Path) -> Folder:
@@ -104,6 +109,9 @@ def read_folder(path: Path) -> Folder:
     ca_file = settings.get("central", {}).get("ca_file")
     if ca_file is not None and not isinstance(ca_file, str):
         raise wrong(file, "central.ca_file", "must be the path of a file")
+    allow_plain = settings.get("central", {}).get("allow_plain", False)
+    if not isinstance(allow_plain, bool):
+        raise wrong(file, "central.allow_plain", f"must be true or false, got {allow_plain!r}")
     try:
         name = check_path_name(check_label(_required(settings, file, "site", "name"), "site.name"), "site.name")
         urls = _central_urls(settings, file)
@@ -115,6 +123,7 @@ def read_folder(path: Path) -> Folder:
         central_url=urls[0],
         more_urls=urls[1:],
         ca_file=None if ca_file is None else path / ca_file,
+        allow_plain=allow_plain,
         externals=read_definitions(settings.get("external", {}), External, path, file),
         databases=read_definitions(settings.get("database", {}), Database, path, file),
         **{section: _options(settings.get(section, {}), kind, file, section) for section, kind in OPTIONS.items()},
@@ -129,15 +138,17 @@ def _read_text(file: Path) -> str:
     return content.decode("utf-8")
 
 
-def create_folder(path: Path, name: str, central_url: str, token: str, ca_file: Path | None = None) -> Folder:
+def create_folder(
+    path: Path, name: str, central_url: str, token: str, ca_file: Path | None = None, *, allow_plain: bool = False
+) -> Folder:
     """Create the folder and its files. Raises Conflict if it is already a site's."""
     check_path_name(check_label(name, "name"), "name")
-    check_central_url(central_url)
+    Endpoint(check_central_url(central_url), "", allow_plain=allow_plain).refuse_plain()
     token = _check_token(token.strip(), "the token")
     make_folder(path)
     # The token first: settings mark the folder as complete.
     write_new(path / TOKEN_FILE, token + "\n", 0o600)
-    return write_settings(path, name, central_url, ca_file)
+    return write_settings(path, name, central_url, ca_file, allow_plain=allow_plain)
 
 
 def make_folder(path: Path) -> None:
@@ -148,11 +159,14 @@ def make_folder(path: Path) -> None:
         raise ConfigError("site.folder", f"the folder {path} cannot be created: {error.strerror or error}") from None
 
 
-def write_settings(path: Path, name: str, central_url: str, ca_file: Path | None = None) -> Folder:
+def write_settings(
+    path: Path, name: str, central_url: str, ca_file: Path | None = None, *, allow_plain: bool = False
+) -> Folder:
     """Create `site.toml` in a folder that has its token. Raises Conflict if it exists."""
     ca_line = "" if ca_file is None else f"ca_file = {_toml(str(ca_file.resolve()))}\n"
     url = check_central_url(central_url)
-    text = f"[site]\nname = {_toml(name)}\n\n[central]\nurl = {_toml(url)}\n{ca_line}"
+    plain_line = "allow_plain = true\n" if allow_plain else ""
+    text = f"[site]\nname = {_toml(name)}\n\n[central]\nurl = {_toml(url)}\n{ca_line}{plain_line}"
     write_new(path / SETTINGS_FILE, text, 0o644)
     return read_folder(path)
 

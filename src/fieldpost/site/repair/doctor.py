@@ -17,7 +17,7 @@ import apsw
 from fieldpost.core.checks import Check, CheckVerdict, Diagnosis, folder_access_check, free_space_check
 from fieldpost.core.errors import ConfigError, FieldpostError
 from fieldpost.core.times import from_microseconds, to_text
-from fieldpost.link.endpoint import Endpoint
+from fieldpost.link.endpoint import Endpoint, is_plain
 from fieldpost.site.buffer.agent_lock import running_agent
 from fieldpost.site.buffer.connection import (
     emptied,
@@ -223,6 +223,10 @@ def _settings_checks(folder: Path) -> Iterator[Check]:
         yield _failed("settings", error)
         return
     yield Check("settings", CheckVerdict.OK, f"site {found.name}, central at {found.central_url}")
+    for url in (found.central_url, *found.more_urls):
+        if is_plain(url):
+            detail = f"the token is sent to {url} over plain HTTP, where others can read it: use https://"
+            yield Check("plain", CheckVerdict.WARNING if found.allow_plain else CheckVerdict.FAILING, detail)
     if found.ca_file is not None:
         detail = f"central's certificate is checked with {found.ca_file}"
         yield _tried("authority", Endpoint("https://central", "", found.ca_file).tls, detail)
