@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 import asyncpg
 
 from bench.harness import Figure, Report, Stopwatch, compare, log_to_nowhere
-from bench.material import NoOp, add_lists, items
+from bench.material import LISTS, NoOp, add_lists, items
 from bench.stores import Stores
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.dispatch.options import DispatchOptions
@@ -57,17 +57,61 @@ async def run(report: Report, stores: Stores, quick: bool) -> None:
                     return await drain_by_hand(store.url, rows)
 
                 report.add(await compare(f"dispatch {kind}", ours, reference, rounds, "rows/s", notes))
+
+                async def of_one_list(store: Store = store) -> float:
+                    await fill(store, rows, lists=1)
+                    return await drain(store, rows)
+
+                notes = f"{rows:,} rows, 256 slots; reference: the same with 100 lists"
+                report.add(await compare("dispatch one list", of_one_list, ours, rounds, "rows/s", notes))
                 await compare_two(report, store, rows)
+                await compare_keys(report, stores, rows)
             else:
                 await ours()
                 rates = [await ours() for _ in range(3)]
                 report.add(Figure(f"dispatch {kind}", sorted(rates)[1], "rows/s", notes=notes))
 
 
-async def fill(store: Store, rows: int) -> None:
+async def fill(store: Store, rows: int, lists: int = LISTS) -> None:
     ingest = Ingest(store, SystemClock())
     for number in range(0, rows, 500):
-        await ingest.submit("plant", Submit(number, items(min(500, rows - number))))
+        await ingest.submit("plant", Submit(number, items(min(500, rows - number), lists)))
+
+
+async def compare_keys(report: Report, stores: Stores, rows: int) -> None:
+    """The drain while 10,000 keys have rows that are due later, compared with 100 such keys."""
+    async with stores.open("postgresql") as many, stores.open("postgresql") as few:
+        for store, keys in ((many, 10_000), (few, 100)):
+            await add_lists(store)
+            await fill_later(store.url, keys)
+
+        async def drained(store: Store) -> float:
+            await fill(store, rows)
+            return await drain(store, rows)
+
+        notes = f"{rows:,} rows; 10,000 lists with rows due later; reference: 100 such lists"
+        figure = await compare(
+            "dispatch 10,000 keys due later", lambda: drained(many), lambda: drained(few), 5, "rows/s", notes
+        )
+        report.add(figure)
+
+
+async def fill_later(url: str, keys: int) -> None:
+    """Two rows per key that wait for their next attempt, in an hour."""
+    connection = await asyncpg.connect(url)
+    await connection.execute(
+        """
+        insert into notifications (notification_id, type, list_name, subject, body, source_site_id, delivery_key,
+            digest, status, created_at, due_at, next_attempt_at, cycle_started_at, last_error, retry_count, is_timed)
+        select gen_random_uuid(), 'email', 'later-' || n % $1, 'Pump 3 stopped', 'No flow.', 'plant',
+            'list:later-' || n % $1, 'x', 'retrying', now(), now() + interval '1 hour', now() + interval '1 hour',
+            now(), 'no answer', 1, true
+        from generate_series(1, 2 * $1) n
+        """,
+        keys,
+    )
+    await connection.execute("analyze notifications")
+    await connection.close()
 
 
 async def drain(store: Store, rows: int) -> float:

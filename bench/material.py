@@ -23,11 +23,11 @@ async def add_lists(store: Store) -> None:
         await store.write(lists.add_list, one, now)
 
 
-def items(count: int) -> tuple[Item, ...]:
+def items(count: int, lists: int = LISTS) -> tuple[Item, ...]:
     now = datetime.now(UTC)
     return tuple(
         Item(
-            new_id(now, os.urandom(10)), f"ops{number % LISTS}", f"Pump {number} pressure low", BODY, script="watch.py"
+            new_id(now, os.urandom(10)), f"ops{number % lists}", f"Pump {number} pressure low", BODY, script="watch.py"
         )
         for number in range(count)
     )
