@@ -34,6 +34,7 @@ class CommandGroup(CommandsOnDemand):
         "bulk-actions": "api.bulk_actions:app",
         "events": "api.events:app",
         "topics": "api.topics:app",
+        "subscriptions": "api.subscriptions:app",
         "lists": "api.lists:app",
         "channels": "api.channels:app",
         "secrets": "api.secrets:app",

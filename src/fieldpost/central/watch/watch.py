@@ -19,6 +19,7 @@ from fieldpost.central.watch.nodes import Nodes
 from fieldpost.central.watch.notifications import NotificationReader
 from fieldpost.central.watch.overview import OverviewReader
 from fieldpost.central.watch.sites import SiteReader
+from fieldpost.central.watch.subscriptions import SubscriptionReader
 from fieldpost.clock import Clock
 from fieldpost.core.errors import out_of_range
 from fieldpost.core.kpi import SWEEPS_UNTIL_OVERDUE, Thresholds
@@ -83,6 +84,7 @@ class Watch:
     audit: AuditReader
     events: EventReader
     audit_verifier: AuditVerifier
+    subscriptions: SubscriptionReader
 
     @classmethod
     def over(
@@ -117,4 +119,5 @@ class Watch:
             AuditReader(store),
             EventReader(store),
             AuditVerifier(store, keyring.public_keys if keyring else (), audit_retention),
+            SubscriptionReader(store),
         )

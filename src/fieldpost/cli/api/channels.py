@@ -59,8 +59,8 @@ def add(
     body = {
         "name": name,
         "type": type_,
-        "settings": _settings(set_),
-        "secrets": _secrets(secret or [], secret_file or []),
+        "settings": read_settings(set_),
+        "secrets": read_secrets(secret or [], secret_file or []),
         "is_default": default,
         "max_retries": max_retries,
         "retry_delay_s": retry_delay_s,
@@ -117,8 +117,8 @@ def change(
 ) -> None:
     """Change settings, secrets or retry policy of a channel. Everything else stays unchanged."""
     client = central()
-    settings = _settings(set_ or [])
-    secrets: dict[str, object] = {**_secrets(secret or [], secret_file or []), **dict.fromkeys(clear_secret or [])}
+    settings = read_settings(set_ or [])
+    secrets: dict[str, object] = {**read_secrets(secret or [], secret_file or []), **dict.fromkeys(clear_secret or [])}
     body: dict[str, Any] = {"settings": settings, "secrets": secrets}
     given = {"is_default": default, "max_retries": max_retries, "retry_delay_s": retry_delay_s}
     body |= {field: value for field, value in given.items() if value is not None}
@@ -160,7 +160,7 @@ def _warn(channel: dict[str, Any]) -> None:
         print(f"Warning: {warning}.", file=sys.stderr)
 
 
-def _settings(given: list[str]) -> dict[str, object]:
+def read_settings(given: list[str]) -> dict[str, object]:
     settings: dict[str, object] = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -172,7 +172,7 @@ def _settings(given: list[str]) -> dict[str, object]:
     return settings
 
 
-def _secrets(asked: list[str], files: list[str]) -> dict[str, str]:
+def read_secrets(asked: list[str], files: list[str]) -> dict[str, str]:
     """Secrets come from a terminal, a pipe or a file, never from the command line, which other users can read."""
     import getpass
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 
 from fieldpost.core.audit import AuditChannel, AuditKind, AuditStatus
 from fieldpost.core.errors import InvalidInput
+from fieldpost.core.events.subscription import SubscriptionState
 from fieldpost.core.ids import is_id
 from fieldpost.core.notification import Status
 from fieldpost.core.search.fingerprint import is_fingerprint_key
@@ -117,6 +118,17 @@ EVENT_FILTERS = (
     FilterField("resource", FilterKind.TEXT, "Only events about this resource"),
     FilterField("correlation", FilterKind.TEXT, "Only events with this correlation id", "correlation_id"),
     *_range("Only events that were recorded"),
+)
+
+SUBSCRIPTION_FILTERS = (
+    FilterField("owner", FilterKind.TEXT, "Only subscriptions of this owner"),
+    _choice(
+        "state",
+        tuple(SubscriptionState),
+        "Only subscriptions in this state; all but removed ones unless given",
+        "states",
+        many=True,
+    ),
 )
 
 INTENT_FILTERS = (

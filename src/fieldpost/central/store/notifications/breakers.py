@@ -142,6 +142,24 @@ _stale = Statement(
     """,
     result={"key": Text},
 )
+_failing = Statement(
+    """
+    select key from breakers where (state <> 'closed' or failures > 0) and key >= :begin and key < :end
+    order by state desc, key limit :limit
+    """,
+    result={"key": Text},
+)
+_held_counts_of = Statement(
+    """
+    select u.key, (
+        select count(*) from (
+            select 1 from notifications n where n.held_by = u.held_by and not n.is_timed limit :count_max
+        ) as found
+    ) as held from {rows}
+    """,
+    rows={"key": "text", "held_by": "text"},
+    result={"key": Text, "held": BigInteger},
+)
 _these = Statement(
     f"select {', '.join(_COLUMNS)} from breakers where key {{any:keys}}", lists={"keys": "text"}, result=_COLUMNS
 )
@@ -194,6 +212,12 @@ def stale(conn: Connection, prefix: str, before: datetime, limit: int) -> list[s
     """Keys with this prefix that count failures or are open, and whose last failure is older than this."""
     end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
     return [row.key for row in _stale.run(conn, begin=prefix, end=end, before=before, limit=limit)]
+
+
+def failing(conn: Connection, prefix: str, limit: int) -> list[str]:
+    """Keys with this prefix that count failures or are blocked."""
+    end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+    return [row.key for row in _failing.run(conn, begin=prefix, end=end, limit=limit)]
 
 
 def change(conn: Connection, key: str, rule: Callable[[Breaker], Breaker | None]) -> Breaker | None:
@@ -276,6 +300,15 @@ def held_keys(conn: Connection, after: str = "", limit: int = HELD_KEYS_MAX) -> 
 def held_counts(conn: Connection, count_max: int) -> dict[str, int]:
     """How many rows are held behind each breaker that holds any; none is counted beyond `count_max`."""
     return {row.k: row.held for row in _held_counts.run(conn, count_max=count_max, after="")}
+
+
+def held_counts_of(conn: Connection, held_by: Mapping[str, Collection[str]], count_max: int) -> dict[str, int]:
+    """How many rows each key's holds keep from being sent, given the texts of these holds; up to `count_max` each."""
+    pairs = [(key, text) for key, texts in held_by.items() for text in texts]
+    held = dict.fromkeys(held_by, 0)
+    for row in _held_counts_of.run(conn, pairs, count_max=count_max) if pairs else ():
+        held[row.key] += row.held
+    return held
 
 
 def _row(breaker: Breaker) -> tuple[Any, ...]:

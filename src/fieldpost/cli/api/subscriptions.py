@@ -1,0 +1,202 @@
+"""`fieldpost subscriptions`: receivers of events by webhook."""
+
+from typing import Annotated, Any
+
+import typer
+
+from fieldpost.cli.api.channels import SET_HELP, SecretFileOption, SecretOption, read_secrets, read_settings
+from fieldpost.cli.api.filters import filtered
+from fieldpost.cli.arguments import CursorOption, LimitOption, RetryPolicyOption
+from fieldpost.cli.options import central, is_json
+from fieldpost.cli.output import columns, done, or_never, show_fields, show_table, table
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.search.filters import SUBSCRIPTION_FILTERS
+
+app = typer.Typer(help="Subscriptions: receivers of events by webhook.", no_args_is_help=True)
+
+SubscriptionArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the subscription.")]
+FilterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--filter",
+        help="Conditions that must all hold, as topic=orders,action=created,country=NL; other names than topic, action "
+        "and resource are attributes, * stands for any characters. Repeatable: one of them must hold.",
+    ),
+]
+ReasonOption = Annotated[str | None, typer.Option(help="Why, for the people who see it later.")]
+
+
+def _conditions(one: Any) -> str:
+    parts = [[("topic", e["topic"]), ("action", e["action"]), ("resource", e["resource"])] for e in one["filter"]]
+    texts = [
+        ",".join(f"{name}={value}" for name, value in [*part, *e["attributes"].items()] if value is not None)
+        for part, e in zip(parts, one["filter"], strict=True)
+    ]
+    return " or ".join(texts)
+
+
+TABLE = table(
+    "subscriptions",
+    "id=subscription_id name owner health held failures",
+    ("url", lambda one: one["settings"]["url"]),
+    ("filter", _conditions),
+    empty="No subscriptions. Add one: fieldpost subscriptions add NAME --owner OWNER --url https://… --filter topic=…",
+)
+UNHEALTHY = table(
+    "subscriptions",
+    "id=subscription_id name owner health failures held error=last_error",
+    empty="All receivers are healthy.",
+)
+FIELDS = columns(
+    "id=subscription_id name owner state health",
+    ("reason", "state_reason"),
+    ("filter", _conditions),
+    "held failures",
+    ("last failure", or_never("last_failure_at")),
+    "last_error",
+    ("blocked until", "open_until"),
+    "retry version",
+)
+
+
+@app.command("list")
+@filtered(SUBSCRIPTION_FILTERS)
+def list_(filters: dict[str, Any], limit: LimitOption = 50, cursor: CursorOption = None) -> None:
+    """List subscriptions by name."""
+    show_table(central().get("subscriptions", limit=limit, cursor=cursor, **filters), TABLE)
+
+
+@app.command()
+def unhealthy() -> None:
+    """List the subscriptions whose receivers fail, blocked ones first."""
+    found = central().get("subscriptions", "unhealthy")
+    show_table(found, UNHEALTHY)
+
+
+@app.command()
+def show(subscription_id: SubscriptionArgument) -> None:
+    """Show a subscription with its settings. Secrets are not shown."""
+    found = central().get("subscriptions", subscription_id)
+    show_fields(
+        found,
+        FIELDS,
+        *found["settings"].items(),
+        *((name, f"({state})") for name, state in found["secrets"].items()),
+    )
+
+
+@app.command()
+def add(
+    name: Annotated[str, typer.Argument(help="Name of the subscription.")],
+    owner: Annotated[str, typer.Option(help="Who receives the events, for example a team or an application.")],
+    url: Annotated[str, typer.Option(help="Where requests are sent to; https.")],
+    filter_: FilterOption = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help=SET_HELP)] = None,
+    secret: SecretOption = None,
+    secret_file: SecretFileOption = None,
+    retry: RetryPolicyOption = None,
+) -> None:
+    """Add a subscription. The signing secret is generated unless given, and printed once."""
+    body = {
+        "name": name,
+        "owner": owner,
+        "filter": _entries(filter_ or ["topic=*"]),
+        "settings": {"url": url, **read_settings(set_ or [])},
+        "secrets": read_secrets(secret or [], secret_file or []),
+        "retry": retry,
+    }
+    added = central().post("subscriptions", body=body)
+    done(added, f"Added subscription {added['subscription_id']}.")
+    _print_secret(added)
+
+
+@app.command()
+def change(
+    subscription_id: SubscriptionArgument,
+    name: Annotated[str | None, typer.Option(help="New name.")] = None,
+    url: Annotated[str | None, typer.Option(help="New URL.")] = None,
+    filter_: FilterOption = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help=f"{SET_HELP} name=null restores the default.")] = None,
+    secret: SecretOption = None,
+    secret_file: SecretFileOption = None,
+    clear_secret: Annotated[list[str] | None, typer.Option(help="Secret to remove. Repeatable.")] = None,
+    retry: RetryPolicyOption = None,
+) -> None:
+    """Change a subscription. Everything not given stays; waiting notifications use the new values."""
+    client = central()
+    settings = {**read_settings(set_ or []), **({"url": url} if url is not None else {})}
+    secrets: dict[str, object] = {**read_secrets(secret or [], secret_file or []), **dict.fromkeys(clear_secret or [])}
+    body: dict[str, Any] = {"settings": settings, "secrets": secrets}
+    body |= {"name": name} if name is not None else {}
+    body |= {"filter": _entries(filter_)} if filter_ else {}
+    body |= {"retry": retry} if retry is not None else {}
+    if len(body) == 2 and not settings and not secrets:
+        raise InvalidInput("cli.nothing", "nothing to change: give at least one option")
+    body["version"] = client.get("subscriptions", subscription_id)["version"]
+    changed = client.patch("subscriptions", subscription_id, body=body)
+    done(changed, f"Changed subscription {changed['name']}.")
+
+
+@app.command()
+def rotate(
+    subscription_id: SubscriptionArgument, secret: SecretOption = None, secret_file: SecretFileOption = None
+) -> None:
+    """Replace the signing secret. For 24 hours requests are signed with the former one too."""
+    client = central()
+    given = read_secrets(secret or [], secret_file or [])
+    if given.keys() - {"secret"}:
+        raise InvalidInput("cli.secret", "only `secret` can be rotated; use `change` for others", field="--secret")
+    version = client.get("subscriptions", subscription_id)["version"]
+    body = {"version": version, "secret": given.get("secret")}
+    rotated = client.post("subscriptions", subscription_id, "rotate", body=body)
+    done(rotated, f"Rotated the secret of {rotated['name']}.")
+    _print_secret(rotated)
+
+
+@app.command()
+def pause(subscription_id: SubscriptionArgument, reason: ReasonOption = None) -> None:
+    """Hold its notifications, new ones too, until it is resumed."""
+    _move(subscription_id, "pause", "Paused", reason)
+
+
+@app.command()
+def resume(subscription_id: SubscriptionArgument) -> None:
+    """End a pause; held notifications are sent."""
+    _move(subscription_id, "resume", "Resumed", None)
+
+
+@app.command()
+def disable(subscription_id: SubscriptionArgument, reason: ReasonOption = None) -> None:
+    """Create no more notifications for it, and park the waiting ones."""
+    _move(subscription_id, "disable", "Disabled", reason)
+
+
+@app.command()
+def remove(subscription_id: SubscriptionArgument, reason: ReasonOption = None) -> None:
+    """Create no more notifications for it, and discard the waiting ones. Its record stays for history."""
+    _move(subscription_id, "remove", "Removed", reason)
+
+
+def _move(subscription_id: str, verb: str, done_word: str, reason: str | None) -> None:
+    client = central()
+    version = client.get("subscriptions", subscription_id)["version"]
+    changed = client.post("subscriptions", subscription_id, verb, body={"version": version, "reason": reason})
+    done(changed, f"{done_word} subscription {changed['name']}.")
+
+
+def _print_secret(shown: dict[str, Any]) -> None:
+    if shown["new_secret"] and not is_json():
+        print(f"Signing secret, shown this once: {shown['new_secret']}")
+
+
+def _entries(given: list[str]) -> list[dict[str, Any]]:
+    entries = []
+    for text in given:
+        entry: dict[str, Any] = {"attributes": {}}
+        for part in text.split(","):
+            name, equals, value = (one.strip() for one in part.partition("="))
+            if not equals or not name or not value:
+                raise InvalidInput("cli.filter", f"--filter must be name=value,…, got {part[:64]!r}", field="--filter")
+            (entry if name in ("topic", "action", "resource") else entry["attributes"])[name] = value
+        entries.append(entry)
+    return entries

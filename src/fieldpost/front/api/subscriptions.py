@@ -1,0 +1,225 @@
+"""`/subscriptions`: receivers of events. Secrets can be set and rotated but not read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from fieldpost.central.operate.subscriptions import SecretShown
+from fieldpost.central.watch.subscriptions import SubscriptionHealth
+from fieldpost.core.delivery.retry import to_text
+from fieldpost.core.events.filter import FilterEntry
+from fieldpost.core.events.subscription import Subscription
+from fieldpost.core.search.filters import SUBSCRIPTION_FILTERS, read_filters
+from fieldpost.front.http.call import Call, changes
+from fieldpost.link.http.body import Body
+from fieldpost.link.http.endpoint_spec import PAGED, filter_parameters, spec
+from fieldpost.link.http.view import View, ViewField, within
+
+
+class NewFilterEntry(Body, frozen=True):
+    """Conditions that must all hold; `*` in a value stands for any characters."""
+
+    topic: str = "*"
+    action: str | None = None
+    resource: str | None = None
+    attributes: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class NewSubscription(Body, frozen=True):
+    name: str
+    owner: str
+    filter: list[NewFilterEntry]
+    """An event is delivered if one entry accepts it."""
+    settings: dict[str, object]
+    """At least `url`."""
+    secrets: dict[str, object] = msgspec.field(default_factory=dict)
+    retry: str | None = None
+
+
+class ChangedSubscription(Body, frozen=True):
+    """Only the fields to change. Null resets a setting to its default and clears a secret; an empty secret is kept."""
+
+    version: int
+    name: str | UnsetType = UNSET
+    filter: list[NewFilterEntry] | UnsetType = UNSET
+    settings: dict[str, object] = msgspec.field(default_factory=dict)
+    secrets: dict[str, object] = msgspec.field(default_factory=dict)
+    retry: str | UnsetType | None = UNSET
+
+
+class RotatedSecret(Body, frozen=True):
+    version: int
+    secret: str | None = None
+    """The new signing secret; one is generated unless given."""
+
+
+class ChangedState(Body, frozen=True):
+    version: int
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSubscription:
+    """A subscription with the state of its secrets, its health, and a new secret if one was just generated."""
+
+    of: SubscriptionHealth
+    secrets: Mapping[str, str]
+    new_secret: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSubscriptions:
+    subscriptions: Sequence[ShownSubscription]
+    next_cursor: str | None
+    as_of: datetime
+
+
+def _retry(shown: ShownSubscription) -> str | None:
+    retry = shown.of.subscription.retry
+    return to_text(retry) if retry else None
+
+
+ENTRY = View("FilterEntryView", FilterEntry, "topic action resource attributes")
+SUBSCRIPTION = View(
+    "SubscriptionView",
+    ShownSubscription,
+    within("of.subscription", "subscription_id name owner"),
+    ViewField("filter", "of.subscription.filter", view=ENTRY),
+    within("of.subscription", "state state_reason state_by state_at settings"),
+    "secrets",
+    ViewField("retry", _retry),
+    within("of", "health held"),
+    within("of.breaker", "failures last_error last_failure_at open_until"),
+    "version=of.subscription.version new_secret",
+    description="`health` is healthy, monitored (its receiver has failed), blocked, untried, or the state if it is not "
+    "active. `held` counts notifications behind its breaker or pause. `new_secret` is shown once, when it was "
+    "generated.",
+)
+PAGE = View(
+    "SubscriptionPageView",
+    ShownSubscriptions,
+    ViewField("subscriptions", view=SUBSCRIPTION),
+    "next_cursor as_of",
+)
+
+
+@spec(PAGE, query=(*filter_parameters(SUBSCRIPTION_FILTERS), *PAGED))
+async def page(call: Call) -> ShownSubscriptions:
+    """List subscriptions by name."""
+    wanted = read_filters(SUBSCRIPTION_FILTERS, call.filters(SUBSCRIPTION_FILTERS))
+    found = await call.watch.subscriptions.page(
+        owner=wanted.get("owner"), states=wanted.get("states", ()), **call.paging()
+    )
+    shown = [_shown(call, one) for one in found.subscriptions]
+    return ShownSubscriptions(shown, found.next_cursor, found.as_of)
+
+
+@spec(PAGE)
+async def unhealthy(call: Call) -> ShownSubscriptions:
+    """List the subscriptions whose receivers fail, blocked ones first."""
+    found = await call.watch.subscriptions.unhealthy()
+    return ShownSubscriptions([_shown(call, one) for one in found.subscriptions], None, found.as_of)
+
+
+@spec(SUBSCRIPTION)
+async def show(call: Call) -> ShownSubscription:
+    """Show one subscription with its filter, settings and health."""
+    return await _read(call, call.path("subscription_id"))
+
+
+@spec(SUBSCRIPTION, 201, body=NewSubscription, problems=(409,))
+async def add(call: Call) -> ShownSubscription:
+    """Add a subscription. Unless a signing secret is given, one is generated and shown once, as `new_secret`."""
+    new = await call.read(NewSubscription)
+    added = await call.operate.subscriptions.add(
+        call.actor, new.name, new.owner, _entries(new.filter), new.settings, new.secrets, retry=new.retry
+    )
+    return await _with_secret(call, added)
+
+
+@spec(SUBSCRIPTION, body=ChangedSubscription, problems=(409,))
+async def change(call: Call) -> ShownSubscription:
+    """Change a subscription at the `version` that the caller has seen. Waiting notifications use the new values."""
+    change = await call.read(ChangedSubscription)
+    given = {} if change.filter is UNSET else {"filter": _entries(change.filter)}
+    changed = await call.operate.subscriptions.change(
+        call.actor, call.path("subscription_id"), change.version, **changes(change, **given)
+    )
+    return await _read(call, changed.subscription_id)
+
+
+@spec(SUBSCRIPTION, body=RotatedSecret, problems=(409,))
+async def rotate(call: Call) -> ShownSubscription:
+    """Replace the signing secret. For 24 hours requests are signed with the former one too."""
+    wanted = await call.read(RotatedSecret)
+    rotated = await call.operate.subscriptions.rotate(
+        call.actor, call.path("subscription_id"), wanted.version, wanted.secret
+    )
+    return await _with_secret(call, rotated)
+
+
+@spec(SUBSCRIPTION, body=ChangedState, problems=(409,))
+async def pause(call: Call) -> ShownSubscription:
+    """Pause a subscription: its notifications, new ones too, are held until it is resumed."""
+    wanted = await call.read(ChangedState)
+    return await _moved(
+        call, await call.operate.subscriptions.pause(call.actor, _id(call), wanted.version, wanted.reason)
+    )
+
+
+@spec(SUBSCRIPTION, body=ChangedState, problems=(409,))
+async def resume(call: Call) -> ShownSubscription:
+    """Resume a paused subscription; held notifications are sent."""
+    wanted = await call.read(ChangedState)
+    return await _moved(call, await call.operate.subscriptions.resume(call.actor, _id(call), wanted.version))
+
+
+@spec(SUBSCRIPTION, body=ChangedState, problems=(409,))
+async def disable(call: Call) -> ShownSubscription:
+    """Disable a subscription: no notifications are created any more, and waiting ones are parked."""
+    wanted = await call.read(ChangedState)
+    return await _moved(
+        call, await call.operate.subscriptions.disable(call.actor, _id(call), wanted.version, wanted.reason)
+    )
+
+
+@spec(SUBSCRIPTION, body=ChangedState, problems=(409,))
+async def remove(call: Call) -> ShownSubscription:
+    """Remove a subscription: no notifications are created any more, and waiting ones are discarded. The record stays
+    for history."""
+    wanted = await call.read(ChangedState)
+    return await _moved(
+        call, await call.operate.subscriptions.remove(call.actor, _id(call), wanted.version, wanted.reason)
+    )
+
+
+def _id(call: Call) -> str:
+    return call.path("subscription_id")
+
+
+def _entries(given: Sequence[NewFilterEntry]) -> list[FilterEntry]:
+    return [
+        FilterEntry(topic=one.topic, action=one.action, resource=one.resource, attributes=one.attributes)
+        for one in given
+    ]
+
+
+async def _read(call: Call, subscription_id: str) -> ShownSubscription:
+    found, _ = await call.watch.subscriptions.one(subscription_id)
+    return _shown(call, found)
+
+
+async def _moved(call: Call, changed: Subscription) -> ShownSubscription:
+    return await _read(call, changed.subscription_id)
+
+
+async def _with_secret(call: Call, made: SecretShown) -> ShownSubscription:
+    found, _ = await call.watch.subscriptions.one(made.subscription.subscription_id)
+    return _shown(call, found, made.secret.reveal() if made.secret else None)
+
+
+def _shown(call: Call, found: SubscriptionHealth, new_secret: str | None = None) -> ShownSubscription:
+    return ShownSubscription(found, call.operate.subscriptions.shown_secrets(found.subscription), new_secret)
