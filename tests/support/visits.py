@@ -53,6 +53,8 @@ MORE: dict[str, Sequence[tuple[str, str]]] = {
     "/lists/{name:path}": (("remove", "?confirm=remove"),),
     "/channels/{name:path}": (("remove", "?confirm=remove"), ("reset", "?confirm=reset")),
     "/events": (("topic", "?topic=orders"), ("none", "?topic=unheard-of")),
+    "/subscriptions": (("none", "?owner=unheard-of"),),
+    "/subscriptions/{subscription_id}": (("remove", "?confirm=remove"),),
     "/topics/{name}": (("archive", "?confirm=archive"),),
     "/audit": (("errors", "?status=failed,parked,discarded"), ("none", "?actor=unheard-of")),
     "/settings": (("search", "?q=lease"),),

@@ -18,6 +18,7 @@ from fieldpost.central.access.audit_trail import (
     require,
     was_changed,
 )
+from fieldpost.central.adapters.webhook.description import SUBSCRIPTION_FIELDS
 from fieldpost.central.adapters.webhook.options import WebhookOptions
 from fieldpost.central.operate.channel_settings import check_hosts
 from fieldpost.central.operate.subscription_settings import apply_settings, new_signing_secret, rotate_secret
@@ -30,7 +31,7 @@ from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
-from fieldpost.core.delivery.adapter import Adapter
+from fieldpost.core.delivery.adapter import Adapter, SettingField
 from fieldpost.core.delivery.breaker import probe_now
 from fieldpost.core.delivery.retry import parse
 from fieldpost.core.errors import Conflict
@@ -184,6 +185,11 @@ class SubscriptionActions(Actions):
     ) -> list[Subscription]:
         """Subscriptions by name, all but removed ones unless states are given."""
         return await self._store.read(rows.find, owner=owner, states=states, after=after, limit=min(limit, PAGE_MAX))
+
+    @property
+    def fields(self) -> tuple[SettingField, ...]:
+        """The settings and secrets of a subscription as form fields."""
+        return SUBSCRIPTION_FIELDS
 
     def shown_secrets(self, subscription: Subscription) -> dict[str, str]:
         """For each stored secret, whether this node can read it; never its value."""

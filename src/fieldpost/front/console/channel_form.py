@@ -30,14 +30,14 @@ class ChannelFields:
 def read(kind: ChannelType, form: Mapping[str, str], channel: Channel | None = None) -> ChannelFields:
     """Parse the form; for an existing channel, only the differences. InvalidInput for invalid lines."""
     present = dict(channel.settings) if channel else {}
-    wanted = {field.name: _value(field, form.get(SETTING + field.name, "").strip()) for field in kind.plain_fields}
+    wanted = {field.name: field_value(field, form.get(SETTING + field.name, "").strip()) for field in kind.plain_fields}
     if not kind.fields:
         wanted = _lines(form.get("settings", ""))
     settings: dict[str, object] = {n: v for n, v in wanted.items() if v is not None and present.get(n) != v}
     settings |= {name: None for name in present if wanted.get(name) is None and (name in wanted or not kind.fields)}
     secrets: dict[str, object] = {name: text for name in kind.secrets if (text := form.get(SECRET + name, ""))}
     secrets |= {name: None for name in kind.secrets if form.get(CLEAR + name) == "true" and name not in secrets}
-    retries = {field.name: _value(field, form.get(field.name, "").strip()) for field in RETRY_FIELDS}
+    retries = {field.name: field_value(field, form.get(field.name, "").strip()) for field in RETRY_FIELDS}
     return ChannelFields(settings, secrets, {n: v for n, v in retries.items() if getattr(channel, n, None) != v})
 
 
@@ -99,7 +99,7 @@ def steps(kind: ChannelType, channel: Channel, tested: Trial) -> list[TestStep]:
     ]
 
 
-def _value(field: SettingField, text: str) -> object:
+def field_value(field: SettingField, text: str) -> object:
     """The value in the type that the adapter expects; an invalid number stays text, and the adapter rejects it."""
     if not text:
         return None

@@ -19,13 +19,13 @@ from fieldpost.front.console import (
     settings,
 )
 from fieldpost.front.console.access import account, oidc, sessions, tokens, users
-from fieldpost.front.console.events import events, topics
+from fieldpost.front.console.events import events, subscriptions, topics
 from fieldpost.front.console.kit.request import MenuLine, PageRoute
 from fieldpost.front.console.sites import cached_calls, intents, site, site_queries, sites
 
 MODULES = (
     *(health, notifications, notification, new_bulk_action, bulk_actions, parked_groups, events, cached_calls, intents),
-    *(sites, site_queries, site, lists, list_import, channels, topics),
+    *(sites, site_queries, site, lists, list_import, channels, topics, subscriptions),
     *(audit, users, tokens, settings, account, sessions, oidc, live),
 )
 """In menu order."""

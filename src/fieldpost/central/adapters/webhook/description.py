@@ -68,6 +68,23 @@ FIELDS = (
         is_advanced=True,
     ),
 )
+_OF_CHANNEL = {field.name: field for field in FIELDS}
+SUBSCRIPTION_FIELDS = (
+    SettingField(name="url", doc="where requests are sent to, by POST; https", is_required=True),
+    SettingField(
+        name="format",
+        doc="standard: type, timestamp and data; cloudevents: structured JSON 1.0; raw: the payload as published",
+        kind="choice",
+        choices=("standard", "cloudevents", "raw"),
+        default="standard",
+    ),
+    *(_OF_CHANNEL[name] for name in ("auth", "auth_header", "username", "auth_secret")),
+    SettingField(name="secret", doc="signs each request: whsec_ and the base64 of 24 to 64 bytes; generated if empty"),
+    SettingField(name="rate", doc="at most so many requests in a time, such as 20/1m", default="none"),
+    *(_OF_CHANNEL[name] for name in ("token_url", "client_id", "scope", "quick_tries", "quick_tries_base_s")),
+    *(_OF_CHANNEL[name] for name in ("quick_tries_pattern", "retry_codes", "give_up_codes")),
+)
+"""The form fields of a subscription; its extra headers have a field of their own."""
 PHASES = (
     AttemptPhase(
         "token",

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, insert, literal, select, text, tuple_, update
 
+from fieldpost.central.store.engine.column_types import Id
 from fieldpost.central.store.schema import catalogue
 from fieldpost.central.store.schema.event_tables import subscriptions
 from fieldpost.core.delivery.retry import parse, to_text
@@ -84,7 +85,7 @@ def find(
     if owner is not None:
         query = query.where(c.owner == owner)
     if after is not None:
-        query = query.where(tuple_(c.name, c.subscription_id) > tuple_(*map(literal, after)))
+        query = query.where(tuple_(c.name, c.subscription_id) > tuple_(literal(after[0]), literal(after[1], Id)))
     return [_subscription(dict(row)) for row in conn.execute(query).mappings()]
 
 

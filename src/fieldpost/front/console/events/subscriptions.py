@@ -1,0 +1,282 @@
+"""Subscriptions: the list, one subscription with its form and actions, and the receivers that fail."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from starlette.responses import Response
+
+from fieldpost.central.operate.subscriptions import SecretShown
+from fieldpost.central.watch.subscriptions import HELD_MAX, SubscriptionHealth
+from fieldpost.core.actor import Role
+from fieldpost.core.delivery.retry import to_text
+from fieldpost.core.errors import Conflict, InvalidInput, NotFound
+from fieldpost.core.events.subscription import Subscription, SubscriptionState, subscription_key
+from fieldpost.core.search.filters import SUBSCRIPTION_FILTERS, read_filters
+from fieldpost.front.auth import Access
+from fieldpost.front.console.events import subscription_form
+from fieldpost.front.console.kit.filters import address, read_filter
+from fieldpost.front.console.kit.forms import version_of
+from fieldpost.front.console.kit.request import (
+    EMPTY_FORM,
+    MenuLine,
+    PageRequest,
+    PageRoute,
+    SubmittedForm,
+    redirect,
+)
+
+PATH = "/subscriptions"
+NEW_PATH = "/new/subscription"
+UNHEALTHY_PATH = "/unhealthy-receivers"
+FORM_BYTES_MAX = 256 * 1024
+NOTICES = {
+    "changed": "Subscription saved. Waiting notifications use the new values.",
+    "pause": "Subscription paused. Its notifications are held.",
+    "resume": "Subscription resumed. Held notifications are sent.",
+    "disable": "Subscription disabled. Waiting notifications are parked.",
+    "remove": "Subscription removed. Waiting notifications are discarded.",
+    "reset": "Breaker closed. Held notifications are sent in batches.",
+}
+_CONFIRM: Mapping[str, tuple[str, str]] = {
+    "pause": ("Pause", "Events still become notifications, which are held until the subscription is resumed."),
+    "disable": ("Disable", "No notifications are created any more, and waiting ones are parked."),
+    "remove": ("Remove", "No notifications are created any more, and waiting ones are discarded. The record stays."),
+}
+
+
+async def page(request: PageRequest) -> Response:
+    query = request.http.query_params
+    parsed = read_filter(query, SUBSCRIPTION_FILTERS, partial(read_filters, SUBSCRIPTION_FILTERS))
+    cursor = query.get("cursor") or None
+    found = None
+    if parsed.is_readable:
+        owner, states = parsed.wanted.get("owner"), parsed.wanted.get("states", ())
+        found = await request.watch.subscriptions.page(owner=owner, states=states, cursor=cursor)
+    return request.page(
+        "subscriptions.html",
+        parsed.form,
+        found=found,
+        # Failing ones first, within the page.
+        lines=sorted(found.subscriptions, key=lambda one: not one.is_unhealthy) if found else [],
+        states=[state.value for state in SubscriptionState],
+        entry_text=subscription_form.entry_text,
+        is_filtered=bool(parsed.given),
+        cursor=cursor,
+        held_max=HELD_MAX,
+        next_path=address(PATH, parsed.read, cursor=found.next_cursor) if found and found.next_cursor else None,
+        first_path=address(PATH, parsed.read) if cursor else None,
+        here=address(PATH, parsed.read, cursor=cursor),
+        notice=request.notice(NOTICES),
+    )
+
+
+async def unhealthy(request: PageRequest) -> Response:
+    found = await request.watch.subscriptions.unhealthy()
+    blocked = sum(one.health == "blocked" for one in found.subscriptions)
+    return request.page(
+        "unhealthy_receivers.html",
+        found=found,
+        blocked=blocked,
+        monitored=len(found.subscriptions) - blocked,
+        held=sum(one.held for one in found.subscriptions),
+        held_max=HELD_MAX,
+        path=PATH,
+        here=UNHEALTHY_PATH,
+        notice=request.notice(NOTICES),
+    )
+
+
+async def one(request: PageRequest) -> Response:
+    found, _ = await request.watch.subscriptions.one(request.path("subscription_id"))
+    verb = request.http.query_params.get("confirm", "")
+    if verb in _CONFIRM:
+        word, text = _CONFIRM[verb]
+        subscription = found.subscription
+        return request.confirm(
+            title=f"{word} the subscription {subscription.name}?",
+            text=text,
+            action=f"{path_of(subscription)}/{verb}",
+            button=word,
+            back=path_of(subscription),
+            hidden={"version": subscription.version},
+            path=PATH,
+            why_not=None if request.may(Role.ADMIN) else "This requires the role admin.",
+        )
+    return await _one(request)
+
+
+async def new(request: PageRequest) -> Response:
+    return await _new(request)
+
+
+async def add(request: PageRequest) -> Response:
+    form = await request.form(FORM_BYTES_MAX)
+    actions = request.operate.subscriptions
+    try:
+        given = subscription_form.read(actions.fields, form)
+        added = await actions.add(
+            request.actor,
+            form.get("name", "").strip(),
+            form.get("owner", "").strip(),
+            given.filter,
+            given.settings,
+            given.secrets,
+            retry=given.retry,
+        )
+    except InvalidInput as error:
+        return await _new(request, SubmittedForm(form, subscription_form.errors_of(error)))
+    except Conflict as error:
+        return await _new(request, SubmittedForm.rejected(form, error, at="name", status=409))
+    return _secret_shown(request, added, "Subscription added")
+
+
+async def change(request: PageRequest) -> Response:
+    form = await request.form(FORM_BYTES_MAX)
+    actions = request.operate.subscriptions
+    seen = await actions.get(request.path("subscription_id"))
+    try:
+        given = subscription_form.read(actions.fields, form, seen.settings)
+        await actions.change(
+            request.actor,
+            seen.subscription_id,
+            version_of(form),
+            name=form.get("name", "").strip(),
+            filter=given.filter,
+            settings=given.settings,
+            secrets=given.secrets,
+            retry=given.retry,
+        )
+    except InvalidInput as error:
+        return await _one(request, SubmittedForm(form, subscription_form.errors_of(error)))
+    except Conflict as error:
+        return await _one(request, SubmittedForm.rejected(form, error, status=409))
+    return redirect(path_of(seen), "changed")
+
+
+async def rotate(request: PageRequest) -> Response:
+    form = await request.form()
+    rotated = await request.operate.subscriptions.rotate(
+        request.actor, request.path("subscription_id"), version_of(form)
+    )
+    return _secret_shown(request, rotated, "Secret rotated")
+
+
+async def move(request: PageRequest) -> Response:
+    """Pause, resume, disable or remove."""
+    form = await request.form()
+    actions, verb = request.operate.subscriptions, request.path("verb")
+    id_, version = request.path("subscription_id"), version_of(form)
+    reason = form.get("reason", "").strip() or None
+    match verb:
+        case "pause":
+            await actions.pause(request.actor, id_, version, reason)
+        case "resume":
+            await actions.resume(request.actor, id_, version)
+        case "disable":
+            await actions.disable(request.actor, id_, version, reason)
+        case "remove":
+            await actions.remove(request.actor, id_, version, reason)
+        case _:
+            raise NotFound("page.unknown", "this page does not exist")
+    return redirect(PATH if verb == "remove" else f"{PATH}/{id_}", verb)
+
+
+async def reset(request: PageRequest) -> Response:
+    """Close the breaker of one receiver, or of all that fail."""
+    form = await request.form()
+    id_ = form.get("subscription_id", "")
+    found = await request.watch.subscriptions.unhealthy()
+    chosen = [one for one in found.subscriptions if id_ in ("", one.subscription.subscription_id)]
+    for one in chosen:
+        await request.operate.breakers.reset(request.actor, subscription_key(one.subscription.subscription_id))
+    return redirect(UNHEALTHY_PATH, "reset")
+
+
+def path_of(subscription: Subscription) -> str:
+    return f"{PATH}/{subscription.subscription_id}"
+
+
+async def _new(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Response:
+    return request.page(
+        "new_subscription.html",
+        form,
+        fields=request.operate.subscriptions.fields,
+        values={"filter": request.http.query_params.get("filter", "topic=*")},
+        secrets={},
+        secret_names=subscription_form.SECRETS,
+        topics=[topic.name for topic in await request.watch.events.topics()],
+        path=PATH,
+        here=NEW_PATH,
+    )
+
+
+async def _one(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Response:
+    found, as_of = await request.watch.subscriptions.one(request.path("subscription_id"))
+    subscription, actions = found.subscription, request.operate.subscriptions
+    return request.page(
+        "subscription.html",
+        form,
+        found=found,
+        subscription=subscription,
+        fields=actions.fields,
+        values=subscription_form.shown(actions.fields, subscription),
+        secrets=actions.shown_secrets(subscription),
+        secret_names=subscription_form.SECRETS,
+        entries=[subscription_form.entry_text(entry) for entry in subscription.filter],
+        retry_text=to_text(subscription.retry) if subscription.retry else "",
+        why=_why(found),
+        own_path=path_of(subscription),
+        as_of=as_of,
+        held_max=HELD_MAX,
+        path=PATH,
+        here=path_of(subscription),
+        notice=request.notice(NOTICES),
+    )
+
+
+def _why(found: SubscriptionHealth) -> str | None:
+    """One sentence about a subscription that does not receive events at present."""
+    subscription = found.subscription
+    since = f" by {subscription.state_by}" if subscription.state_by else ""
+    reason = f": {subscription.state_reason}" if subscription.state_reason else ""
+    match found.health:
+        case "blocked":
+            return f"The receiver fails, so nothing is sent: {found.breaker.last_error or 'no answer'}"
+        case "monitored":
+            return f"The receiver failed {found.breaker.failures} times: {found.breaker.last_error or 'no answer'}"
+        case "paused":
+            return f"Paused{since}{reason}. Its notifications are held."
+        case "disabled":
+            return f"Disabled{since}{reason}. No notifications are created for it."
+        case "removed":
+            return f"Removed{since}{reason}."
+        case "unverified":
+            return "The receiver has not answered a signed test yet. Its notifications are held until it does."
+        case _:
+            return None
+
+
+def _secret_shown(request: PageRequest, made: SecretShown, title: str) -> Response:
+    """The page after adding or rotating; the only one that shows the secret."""
+    return request.page(
+        "subscription_secret.html",
+        title=title,
+        subscription=made.subscription,
+        secret=made.secret.reveal() if made.secret else None,
+        own_path=path_of(made.subscription),
+        path=PATH,
+    )
+
+
+MENU = MenuLine("Subscriptions", PATH, "Set up", "b", also=(UNHEALTHY_PATH,))
+ROUTES = (
+    PageRoute("GET", PATH, page, Access.VIEWER),
+    PageRoute("POST", PATH, add, Access.ADMIN),
+    PageRoute("GET", NEW_PATH, new, Access.ADMIN),
+    PageRoute("GET", UNHEALTHY_PATH, unhealthy, Access.VIEWER),
+    PageRoute("POST", f"{UNHEALTHY_PATH}/reset", reset, Access.OPERATOR),
+    PageRoute("GET", PATH + "/{subscription_id}", one, Access.VIEWER),
+    PageRoute("POST", PATH + "/{subscription_id}/change", change, Access.ADMIN),
+    PageRoute("POST", PATH + "/{subscription_id}/rotate", rotate, Access.ADMIN),
+    PageRoute("POST", PATH + "/{subscription_id}/{verb}", move, Access.ADMIN),
+)

@@ -1,0 +1,126 @@
+"""The pages of subscriptions: the list, the form, actions, the secret that is shown once, and failing receivers."""
+
+import re
+from collections.abc import AsyncIterator
+from functools import partial
+
+import pytest
+
+from fieldpost.central.store.notifications import breakers
+from fieldpost.core.delivery.breaker import BreakerPolicy, record
+from fieldpost.core.delivery.outcome import Evidence
+from fieldpost.core.events.filter import FilterEntry
+from fieldpost.core.events.subscription import SubscriptionState, subscription_key
+from fieldpost.testing import ManualClock
+from support.front import ADMIN, Front, open_front
+from support.visitor import visiting
+
+URL = "https://93.184.216.34/in"
+FIELDS = {
+    "name": "shop",
+    "owner": "web team",
+    "filter": "topic=orders, action=created, country=NL",
+    "settings.url": URL,
+}
+
+
+@pytest.fixture
+async def quick(sqlite_url: str, clock: ManualClock) -> AsyncIterator[Front]:
+    async with open_front(sqlite_url, clock) as opened:
+        yield opened
+
+
+async def add(front: Front, name: str = "shop") -> str:
+    made = await front.operate.subscriptions.add(ADMIN, name, "web", [FilterEntry(topic="orders")], {"url": URL})
+    return made.subscription.subscription_id
+
+
+async def fail(front: Front, subscription_id: str, times: int) -> None:
+    for _ in range(times):
+        rule = partial(record, evidence=Evidence.FAILS, error="HTTP 503", policy=BreakerPolicy(), now=front.clock.now())
+        await front.centre.store.write(breakers.change, subscription_key(subscription_id), rule)
+
+
+async def test_a_subscription_is_added_changed_and_removed_by_forms_alone(quick: Front) -> None:
+    async with visiting(quick, "admin") as visitor:
+        assert "No subscriptions yet" in await visitor.look("/subscriptions")
+        await visitor.look("/new/subscription")
+        await visitor.send(
+            "/subscriptions", **FIELDS, **{"settings.headers": "X-Team: web\r\n", "retry": "fixed:60s:3"}
+        )
+        assert "The signing secret is shown only once" in visitor.text
+        secret = re.search(r"whsec_[A-Za-z0-9+/=]+", visitor.page.text)
+        assert secret
+        (made,) = await quick.operate.subscriptions.find()
+        assert made.filter == (FilterEntry(topic="orders", action="created", attributes={"country": "NL"}),)
+        assert made.settings["headers"] == {"X-Team": "web"}
+        path = f"/subscriptions/{made.subscription_id}"
+        await visitor.look(path)
+        assert secret[0] not in visitor.page.text
+        changed = FIELDS | {"name": "webshop", "settings.url": f"{URL}/2", "filter": "topic=*"}
+        await visitor.send(f"{path}/change", **changed)
+        assert "Subscription saved" in visitor.text
+        (made,) = await quick.operate.subscriptions.find()
+        assert (made.name, made.url, made.settings.get("headers")) == ("webshop", f"{URL}/2", {})
+        await visitor.send(f"{path}/rotate")
+        assert "Secret rotated" in visitor.text
+        for verb, state in (("pause", SubscriptionState.PAUSED), ("resume", SubscriptionState.ACTIVE)):
+            await visitor.look(path if verb == "resume" else f"{path}?confirm={verb}")
+            await visitor.send(f"{path}/{verb}")
+            assert (await quick.operate.subscriptions.get(made.subscription_id)).state is state
+        await visitor.look(f"{path}?confirm=remove")
+        await visitor.send(f"{path}/remove")
+        assert "Subscription removed" in visitor.text
+        assert await quick.operate.subscriptions.find() == []
+
+
+async def test_wrong_input_is_explained_at_its_field_and_kept(quick: Front) -> None:
+    async with visiting(quick, "admin") as visitor:
+        await visitor.look("/new/subscription")
+        for fields, text in (
+            ({"filter": "orders"}, "Line 1 must be name=value"),
+            ({"settings.url": "http://93.184.216.34/"}, "https"),
+            ({"settings.headers": "no colon"}, "Line 1 must be Name: value"),
+            ({"settings.rate": "often"}, "rate"),
+            ({"name": ""}, "name"),
+        ):
+            answer = await visitor.send("/subscriptions", **FIELDS | fields)
+            assert (answer.status_code, text.lower() in visitor.text.lower()) == (422, True), visitor.text
+            assert "web team" in visitor.page.text
+        await add(quick)
+        answer = await visitor.send("/subscriptions", **FIELDS | {"owner": "web"})
+        assert (answer.status_code, "already has a subscription" in visitor.text) == (409, True)
+
+
+async def test_failing_receivers_are_listed_and_cleared_one_by_one_or_all(quick: Front) -> None:
+    first, second, healthy = [await add(quick, name) for name in ("first", "second", "third")]
+    await fail(quick, first, 9)
+    await fail(quick, second, 2)
+    async with visiting(quick, "operator") as visitor:
+        text = await visitor.look("/unhealthy-receivers")
+        assert "Blocked 1 Monitored 1" in text
+        assert "third" not in text
+        assert text.index("first") < text.index("second")
+        assert "The receiver fails, so nothing is sent: HTTP 503" in await visitor.look(f"/subscriptions/{first}")
+        await visitor.look("/unhealthy-receivers")
+        token = {"subscription_id": first}
+        await visitor.send("/unhealthy-receivers/reset", **token)
+        text = visitor.text
+        assert "Breaker closed" in text
+        assert "Blocked 0 Monitored 1" in text
+        await visitor.send("/unhealthy-receivers/reset", subscription_id="")
+        assert "All receivers are healthy" in visitor.text
+    found, _ = await quick.watch.subscriptions.one(healthy)
+    assert found.health == "untried"
+
+
+async def test_a_viewer_sees_subscriptions_and_no_secret_and_cannot_change_them(quick: Front) -> None:
+    one = await add(quick)
+    async with visiting(quick, "viewer") as visitor:
+        assert "shop" in await visitor.look("/subscriptions")
+        text = await visitor.look(f"/subscriptions/{one}")
+        assert "topic=orders" in text
+        assert "You need the role admin to change the subscription" in text
+        assert 'action="/subscriptions' not in visitor.page.text
+        answer = await visitor.client.get("/new/subscription")
+        assert answer.status_code == 403
