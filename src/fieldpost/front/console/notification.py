@@ -22,6 +22,8 @@ from fieldpost.front.console.kit.request import PageRequest, PageRoute, redirect
 from fieldpost.front.console.notifications import NOT_DELIVERED, NOTICES
 from fieldpost.front.console.notifications import PATH as NOTIFICATIONS
 
+PLACEHOLDER = "https://CENTRAL"
+"""Stands for the URL of central in commands if it is not known."""
 FOLD = 240
 """Longer replies and errors are folded."""
 BODY_SHOWN = 20_000
@@ -86,6 +88,8 @@ async def _page(
         is_app=n.provenance.site.startswith(APP),
         same_error=_same_error(n),
         commands=_commands(request, n),
+        has_own_url=request.own_url is not None,
+        placeholder=PLACEHOLDER,
         is_update=request.is_live_update,
         fold=FOLD,
         body_shown=BODY_SHOWN,
@@ -105,7 +109,7 @@ def _same_error(n: Notification) -> str | None:
 
 
 def _commands(request: PageRequest, n: Notification) -> list[ShellCommand]:
-    base = (request.backend.options.public_url or str(request.http.base_url)).rstrip("/")
+    base = request.own_url or PLACEHOLDER
     url = f"{base}/api/v1/notifications/{n.notification_id}"
     token = '-H "Authorization: Bearer $FIELDPOST_TOKEN"'
     cli, where = "fieldpost notifications", f"--url {shlex.quote(base)}"

@@ -80,6 +80,24 @@ class PageRequest:
         return Origin(client.host if client else "", self.http.headers.get("user-agent", ""), browser)
 
     @property
+    def own_url(self) -> str | None:
+        """The URL of central for links and commands; None if it is not known.
+
+        Without `public_url` the Host header is used only if it names this machine or the address that the request came
+        to: a command with a forged host would send the reader's token there.
+        """
+        if public_url := self.backend.options.public_url.rstrip("/"):
+            return public_url
+        url, server = self.http.url, self.http.scope.get("server") or ("",)
+        return f"{url.scheme}://{url.netloc}" if self._is_named_locally or url.hostname == server[0] else None
+
+    @property
+    def _is_named_locally(self) -> bool:
+        """Whether the Host header names this machine by a loopback name or address."""
+        host = (self.http.url.hostname or "").rstrip(".")
+        return host == "localhost" or host.endswith(".localhost") or is_loopback(host)
+
+    @property
     def is_exposed(self) -> bool:
         """Whether the request came over plain HTTP from another machine, so that others may read it.
 
@@ -87,9 +105,7 @@ class PageRequest:
         """
         if self.http.url.scheme == "https" or self.backend.options.plain_login:
             return False
-        host = (self.http.url.hostname or "").rstrip(".")
-        is_here = host == "localhost" or host.endswith(".localhost") or is_loopback(host)
-        return not (is_here and is_loopback(self.origin.address))
+        return not (self._is_named_locally and is_loopback(self.origin.address))
 
     def require_tls(self) -> None:
         """Denied if a password in this request could be read on the network."""

@@ -16,7 +16,7 @@ from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.chart import SPAN_DEFAULT, SPANS, Chart, ChartSpan, Series, draw
 from fieldpost.front.console.kit.request import EMPTY_FORM, PageRequest, PageRoute, SubmittedForm, redirect
 from fieldpost.front.console.sites.intents import ENDED, OPEN
-from fieldpost.front.console.sites.sites import METHODS, central_of, credentials_page, own_address
+from fieldpost.front.console.sites.sites import METHODS, central_of, credentials_page
 
 OPEN_MAX, ENDED_MAX = 20, 8
 HOLDS = KEEP_EVERY + timedelta(minutes=10)
@@ -105,7 +105,7 @@ async def confirm_rotate(request: PageRequest, form: SubmittedForm = EMPTY_FORM)
         has_tokens=has_tokens,
         overlaps=OVERLAPS,
         methods=METHODS,
-        central=own_address(request),
+        central=request.own_url or "",
     )
 
 

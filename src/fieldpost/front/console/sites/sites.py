@@ -80,7 +80,7 @@ async def page(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Respon
         name=name,
         states=[(key, words) for key, (words, _) in STATES.items()],
         here=address(PATH, fields, page=str(number) if number > 1 else None),
-        central=own_address(request),
+        central=request.own_url or "",
         valid_hours=VALID_HOURS,
         methods=METHODS,
     )
@@ -127,7 +127,7 @@ def valid_of(form: Mapping[str, str]) -> timedelta:
 
 def central_of(request: PageRequest, form: Mapping[str, str]) -> str:
     """The URL of central as seen from the site, from the form."""
-    text = form.get("central", "").strip() or own_address(request)
+    text = form.get("central", "").strip() or request.own_url or ""
     try:
         parts = urlsplit(text)
         is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and text.isprintable() and " " not in text
@@ -135,15 +135,12 @@ def central_of(request: PageRequest, form: Mapping[str, str]) -> str:
         is_url = False
     if not is_url:
         raise InvalidInput(
-            "site.central", "central must be a URL such as https://fieldpost.example.org", field="central"
+            "site.central",
+            "central must be a URL such as https://fieldpost.example.org",
+            hint="to have it filled in, set front.public_url",
+            field="central",
         )
     return text.rstrip("/")
-
-
-def own_address(request: PageRequest) -> str:
-    """The URL of this console, which is usually also the one that sites use."""
-    url = request.http.url
-    return request.backend.options.public_url.rstrip("/") or f"{url.scheme}://{url.netloc}"
 
 
 def _reported(site: SiteState, *names: str) -> int:
