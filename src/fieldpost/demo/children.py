@@ -106,7 +106,7 @@ class Child:
 
     async def _start(self) -> asyncio.subprocess.Process:
         kind = type(self.part).__struct_config__.tag
-        with self.log_file.open("ab") as log:
+        with os.fdopen(os.open(self.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
             process = await asyncio.create_subprocess_exec(
                 # -P: a folder named fieldpost in the working directory must not shadow the package. The last two
                 # arguments only label the process in a process list.

@@ -14,10 +14,12 @@ from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from fieldpost.core.ids import is_id
 from fieldpost.core.times import to_text
+from fieldpost.link.endpoint import is_plain
 from fieldpost.testing.mail import ReceivedMail
 
 ID_HEADER = "X-Fieldpost-Id"
@@ -91,7 +93,7 @@ class Inbox:
             await runner.cleanup()
 
     def application(self) -> web.Application:
-        application = web.Application()
+        application = web.Application(middlewares=[_only_loopback])
         application.router.add_get("/", self._list)
         application.router.add_get("/mails.json", self._json)
         application.router.add_get(r"/mails/{number:\d{1,15}}", self._mail)
@@ -194,6 +196,14 @@ def _row(mail: ReceivedMail, address: str = "") -> InboxRow:
 def _list_url(address: str, before: int | None = None) -> str:
     query = {name: value for name, value in (("address", address), ("before", before)) if value}
     return f"/?{urlencode(query)}" if query else "/"
+
+
+@web.middleware
+async def _only_loopback(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse other host names: a page elsewhere could otherwise read the mails by DNS rebinding."""
+    if is_plain(f"http://{request.host}"):
+        return web.Response(status=403, text="The inbox is served to this machine only.\n")
+    return await handler(request)
 
 
 async def _harden(_request: web.Request, response: web.StreamResponse) -> None:

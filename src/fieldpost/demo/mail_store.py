@@ -29,6 +29,8 @@ class MailStore:
         self._lines = 0
         self.unreadable_lines = 0
         """Invalid lines found at start, such as the last line of a process that was killed while writing."""
+        if path.exists():
+            path.chmod(0o600)
         self._read()
         self._last_number = self._mails[-1].number if self._mails else 0
         self._file = self._rewrite() if self._lines > len(self._mails) else self._open()
@@ -77,11 +79,11 @@ class MailStore:
             raise
 
     def _open(self) -> FileIO:
-        return self._path.open("ab", buffering=0)
+        return FileIO(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a")
 
     def _rewrite(self) -> FileIO:
         new = self._path.with_suffix(".new")
-        with new.open("wb") as file:
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.writelines(map(_to_line, self._mails))
         os.replace(new, self._path)
         self._lines = len(self._mails)

@@ -224,3 +224,14 @@ async def test_a_mail_is_in_the_inbox_once_the_sender_hears_250(tmp_path_factory
                     start_tls=False,
                 )
                 assert f"Inbox ({count})" in await text_of(browser, "/")
+
+
+@pytest.mark.threat(30)
+async def test_a_host_that_is_not_this_machine_is_refused(mailbox: Mailbox, browser: aiohttp.ClientSession) -> None:
+    """A web page could otherwise read the mails of a demo by DNS rebinding."""
+    mailbox.add()
+    for host, status in (("evil.example", 403), ("10.0.0.7", 403), ("localhost:8027", 200), ("[::1]", 200)):
+        for path in ("/", "/mails.json", "/mails/1", "/static/inbox.css"):
+            async with browser.get(path, headers={"Host": host}) as response:
+                assert response.status == status, (host, path)
+                assert status == 200 or "plant.example" not in await response.text()

@@ -1,4 +1,5 @@
 import resource
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -92,3 +93,13 @@ def test_a_mail_that_did_not_fit_on_the_disk_is_not_kept_and_spoils_no_other(pat
         store.add(MAIL)
     with MailStore(path) as store:
         assert ([mail.number for mail in store.mails], store.unreadable_lines) == ([1, 2], 0)
+
+
+@pytest.mark.threat(30)
+def test_the_file_is_for_its_owner_also_when_it_is_rewritten_or_was_open_before(path: Path) -> None:
+    path.touch(mode=0o644)
+    for _ in range(2):
+        with MailStore(path, mails_max=2) as store:
+            for _ in range(5):
+                store.add(MAIL)
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600

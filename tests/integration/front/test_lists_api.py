@@ -11,6 +11,7 @@ from fieldpost.core.delivery.outcome import Held
 from fieldpost.core.notification import Status
 from support.centre import SITE
 from support.front import ADMIN, Front
+from support.visitor import visiting
 
 CSV = {"Content-Type": "text/csv"}
 OPS = {"name": "ops", "targets": ["a@example.org", "b@example.org"]}
@@ -65,11 +66,11 @@ async def test_a_change_leaves_alone_what_it_does_not_name(front: Front) -> None
         assert before["allowed_sites"] == ["plant-1", "plant-7"]
         body = {"version": 1, "targets": ["c@example.org"]}
         after = (await client.patch("/api/v1/lists/ops", json=body)).json()
-        assert after == before | {"targets": ["c@example.org"], "version": 2}
+        assert after == before | {"targets": ["c@example.org"], "target_count": 1, "version": 2}
         assert (await client.get("/api/v1/lists/ops")).json() == after
         body = {"version": 2, "retry": None, "allowed_sites": None, "park_uncertain": False}
         after = (await client.patch("/api/v1/lists/ops", json=body)).json()
-        assert after == before | {"targets": ["c@example.org"], "version": 3} | body | {"version": 3}
+        assert after == before | {"targets": ["c@example.org"], "target_count": 1} | body | {"version": 3}
 
 
 @pytest.mark.parametrize(
@@ -261,3 +262,28 @@ def acts_by_import(conn: Connection) -> set[tuple[str, str]]:
     acts = [(row.request_summary, row.target, row.extra) for row in found]
     loaded = [(act, target, json.loads(extra) if isinstance(extra, str) else extra) for act, target, extra in acts]
     return {(act, target) for act, target, extra in loaded if extra and extra.get("by") == "import"}
+
+
+@pytest.mark.threat(8)
+async def test_viewers_see_the_number_of_targets_and_operators_the_addresses(front: Front) -> None:
+    await front.centre.add_channel()
+    await front.centre.add_list("ops", "anna@plant.example", "bert@plant.example")
+    for role, targets in (
+        ("viewer", None),
+        ("operator", ["anna@plant.example", "bert@plant.example"]),
+        ("admin", ["anna@plant.example", "bert@plant.example"]),
+    ):
+        async with front.client(role) as client:
+            [listed] = (await client.get("/api/v1/lists")).json()["lists"]
+            shown = (await client.get("/api/v1/lists/ops")).json()
+            assert listed == shown
+            assert (shown["targets"], shown["target_count"]) == (targets, 2)
+            assert (await client.get("/api/v1/export/lists")).status_code == (200 if role == "admin" else 403)
+        async with visiting(front, role) as visitor:
+            for path in ("/lists", "/lists/ops"):
+                text = await visitor.look(path)
+                assert "plant.example" not in text or (role != "viewer" and path == "/lists/ops")
+            assert "2 targets" in text
+            assert ("anna@plant.example" in visitor.page.text) is (role != "viewer")
+    exports = await front.centre.rows("select actor from audit where request_summary = 'list.export'")
+    assert exports == [("admin",)]

@@ -100,7 +100,7 @@ async def test_what_waits_for_a_list_is_told_before_it_is_removed(front: Front) 
     async with visiting(front, "viewer") as visitor:
         await front.centre.add_list()
         assert "You need the role admin to change" in await visitor.look("/lists")
-        assert "ops@example.org" in await visitor.look("/lists/ops")
+        assert "Operators and administrators see the addresses" in await visitor.look("/lists/ops")
         assert "textarea" not in visitor.page.text
         assert "This requires the role admin" in await visitor.look("/lists/ops?confirm=remove")
         for path in ("/new/list", "/import/lists", "/export/lists"):

@@ -1,6 +1,7 @@
 """`fieldpost lists`: lists of targets."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,11 @@ ListNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of t
 SITES_HELP = "Site that may send to the list; notifications from others are parked. Repeatable."
 
 
-def _brief(targets: list[str]) -> str:
+def _brief(found: Mapping[str, Any]) -> str:
+    """The first targets, or their number for a viewer, who does not see them."""
+    targets = found["targets"]
+    if targets is None:
+        return str(found["target_count"])
     return ", ".join(targets[:3]) + (f" and {len(targets) - 3} more" if len(targets) > 3 else "")
 
 
@@ -25,7 +30,7 @@ LISTS = table(
     "lists",
     "name type",
     ("channel", lambda one: one["channel"] or "(default)"),
-    ("targets", lambda one: _brief(one["targets"])),
+    ("targets", _brief),
     empty="No lists yet. Add one: fieldpost lists add NAME --target someone@example.org",
 )
 
@@ -77,7 +82,7 @@ def show(name: ListNameArgument) -> None:
             "version": "version",
         },
         *(("allowed site", site) for site in found["allowed_sites"] or ["(all)"]),
-        *(("target", address) for address in found["targets"]),
+        *(("target", address) for address in found["targets"] or [f"({found['target_count']}, shown to operators)"]),
     )
 
 

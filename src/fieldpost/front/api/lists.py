@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fieldpost.central.operate.list_spec import ListSpec
+from fieldpost.core.actor import Role
 from fieldpost.core.delivery.retry import to_text
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import ListChange, NotificationList
@@ -56,10 +57,18 @@ def _retry(found: NotificationList) -> str | None:
     return to_text(found.retry) if found.retry else None
 
 
+def _target_count(found: NotificationList) -> int:
+    return len(found.targets)
+
+
 LIST = View(
     "ListView",
     NotificationList,
-    "name type targets channel=channel_name park_uncertain",
+    "name type",
+    # All addresses at once are for those who act on notifications; an export is an administrator's and audited.
+    ViewField("targets", role=Role.OPERATOR),
+    ViewField("target_count", _target_count),
+    "channel=channel_name park_uncertain",
     ViewField("retry", _retry),
     "allowed_sites version",
 )
@@ -82,13 +91,13 @@ async def add(call: Call) -> NotificationList:
 
 @spec(LISTS)
 async def show_all(call: Call) -> Sequence[NotificationList]:
-    """List all lists."""
+    """List all lists. `targets` is null for viewers, who see only their number."""
     return await call.operate.lists.all()
 
 
 @spec(LIST)
 async def show(call: Call) -> NotificationList:
-    """Show one list with all its targets."""
+    """Show one list with all its targets; `targets` is null for viewers."""
     return await call.operate.lists.get(call.path("name"))
 
 

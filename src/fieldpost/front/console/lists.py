@@ -138,6 +138,7 @@ async def _form(
         form,
         found=found,
         own_path=path_of(found.name) if found else PATH,
+        may_read_targets=request.may(Role.OPERATOR),
         retry_text=to_text(found.retry) if found and found.retry else "",
         types=list(request.operate.channels.types()),
         channels=[(s.channel.name, s.channel.type) for s in ways.channels if not found or s.channel.type == found.type],
