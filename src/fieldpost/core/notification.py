@@ -95,6 +95,8 @@ class Summary:
     held_reason: str | None = None
     site_enqueued_at: datetime | None = None
     site_enqueued_text: str | None = None
+    event_id: str | None = None
+    """The event that caused it; None for a notification to a list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,11 @@ from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.clock import Clock
 from fieldpost.core.delivery.adapter import Adapter, ClaimLost, Envelope
 from fieldpost.core.delivery.breaker import Breaker, is_blocked
+from fieldpost.core.delivery.holds import HoldKind
 from fieldpost.core.delivery.outcome import Evidence, Held, Outcome, PermanentFailure, Uncertain, scrubbed
 from fieldpost.core.delivery.routing import DeliveryPath, refuse_site
+from fieldpost.core.events.event import RecordedEvent
+from fieldpost.core.events.subscription import Subscription
 from fieldpost.core.notification import TargetStatus
 
 log = structlog.get_logger()
@@ -29,6 +32,8 @@ class RunningAttempt:
     clock: Clock
     lease_s: float
     is_probe: bool = False
+    event: RecordedEvent | None = field(default=None, repr=False)
+    """The event that caused the notification."""
     opened: Opened | Held | None = field(default=None, repr=False)
     """The settings for the adapter; held when the secrets cannot be read."""
     renewed_at: float = 0.0
@@ -59,6 +64,10 @@ class RunningAttempt:
     @property
     def breaker_key(self) -> str | None:
         return self.path.breaker_key if isinstance(self.path, DeliveryPath) else None
+
+    @property
+    def is_to_subscription(self) -> bool:
+        return isinstance(self.path, DeliveryPath) and isinstance(self.path.via, Subscription)
 
     def now(self) -> datetime:
         """The database's time: as it was at the claim, plus the time that has passed here since."""
@@ -93,7 +102,13 @@ async def attempt(
     if adapter is None:
         log.error("attempt.no_adapter", notification_id=n.notification_id, type=path.type)
         return _not_sent(f"no delivery adapter for type {path.type!r}", "resolve")
+    if path.hold_reason is not None:
+        return Held(path.hold_reason, phase="pause", evidence=Evidence.NONE, kind=HoldKind.PAUSE)
     breaker = breakers.get(path.breaker_key)
+    if breaker is not None and breaker.wait_until is not None and breaker.wait_until > (now := running.now()):
+        kind = HoldKind(breaker.wait_kind or HoldKind.RATE_LIMIT)
+        wait = breaker.wait_until - now
+        return Held(breaker.wait_reason or "", phase="wait", evidence=Evidence.NONE, kind=kind, wait=wait)
     if breaker is not None and is_blocked(breaker) and not running.is_probe:
         error = f"the breaker of {path.label} is open: {breaker.last_error}"
         return Held(error, phase="breaker", evidence=Evidence.NONE)
@@ -115,6 +130,8 @@ async def attempt(
         dated=n.created_at,
         gate=running.gate,
         record_reached=partial(record_reached, running),
+        event=running.event,
+        provenance=n.provenance,
     )
     return await _deliver(running, adapter, envelope, opened)
 
@@ -128,7 +145,8 @@ async def _deliver(running: RunningAttempt, adapter: Adapter, envelope: Envelope
         raise TypeError(f"deliver() returned {type(outcome).__name__} instead of an outcome")
     except (Exception, asyncio.CancelledError) as error:
         if isinstance(error, TimeoutError) and deadline.expired():
-            return Uncertain(f"no result within {adapter.deadline_s:g} s", phase="deadline")
+            evidence = Evidence.FAILS if running.is_to_subscription else Evidence.NONE
+            return Uncertain(f"no result within {adapter.deadline_s:g} s", phase="deadline", evidence=evidence)
         if isinstance(error, ClaimLost) or (isinstance(error, asyncio.CancelledError) and _is_cancelled()):
             if not running.is_past_gate:
                 raise

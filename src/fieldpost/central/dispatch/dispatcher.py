@@ -14,6 +14,7 @@ import contextlib
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import structlog
@@ -21,12 +22,14 @@ import structlog
 from fieldpost.central.adapters.webhook.options import WebhookOptions
 from fieldpost.central.dispatch.attempt import RunningAttempt, attempt
 from fieldpost.central.dispatch.holds import Holds
+from fieldpost.central.dispatch.host_limits import HostLimits
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.dispatch.paths import Paths, load_directory
 from fieldpost.central.dispatch.results import Results
+from fieldpost.central.dispatch.subscription_keeper import SubscriptionKeeper
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
-from fieldpost.central.store.notifications import breakers as breaker_rows
+from fieldpost.central.store.events import events as recorded_events
 from fieldpost.central.store.notifications import claims, due
 from fieldpost.central.store.notifications.claims import Claimed, Order
 from fieldpost.central.store.notifications.due import NextWork
@@ -35,7 +38,7 @@ from fieldpost.core.delivery.adapter import Adapter, ClaimLost
 from fieldpost.core.delivery.breaker import Breaker
 from fieldpost.core.delivery.lanes import Lane
 from fieldpost.core.delivery.outcome import Delivered, PermanentFailure
-from fieldpost.core.delivery.routing import DeliveryPath, SlotPool, pool_of, resolve
+from fieldpost.core.delivery.routing import SlotPool, pool_of, resolve
 from fieldpost.core.delivery.slots import SlotLimits, SlotUse, plan_shares
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.meter import Meter, Unmetered
@@ -68,15 +71,15 @@ class Dispatcher:
         self._meter = meter or Unmetered()
         self._results = Results(store, node_id, clock, rng, self._ended, self._meter)
         self._holds = Holds(store, node_id, self._options)
-        self._paths = Paths(self._options, keyring or Keyring())
+        self._defaults = replace(self._options.path_defaults, subscription_breaker=self._webhooks.breaker)
+        self._paths = Paths(self._defaults, keyring or Keyring())
+        self._keeper = SubscriptionKeeper(store, node_id, self._webhooks, self._defaults)
         self._limits = {
             SlotPool.LISTS: SlotLimits(self._options.slots, self._options.slots_per_key),
             SlotPool.SUBSCRIPTIONS: SlotLimits(self._webhooks.slots, self._options.slots_per_key),
         }
         self._running: dict[tuple[str, int], RunningAttempt] = {}
-        self._hosts: Counter[str] = Counter()
-        self._crowded: dict[str, str] = {}
-        """Delivery keys that wait for their host, which has as many deliveries as it may have."""
+        self._hosts = HostLimits(self._webhooks.host_max)
         self._freed = asyncio.Event()
         self._after = {pool: dict.fromkeys(Lane, "") for pool in SlotPool}
         self._work = NextWork()
@@ -170,6 +173,7 @@ class Dispatcher:
         probes = await self._holds.tend(self._paths, self._clock.monotonic(), self._mine(), probes_max=free // 2)
         if probes:
             await self._start_all(probes, is_probe=True)
+        await self._keeper.tend(self._paths.snapshot.version, self._clock.monotonic())
 
     async def _next_work(self) -> NextWork:
         """What there is to claim, after timed rows whose time has come were made claimable."""
@@ -208,7 +212,7 @@ class Dispatcher:
     async def _claim(self, pool: SlotPool, lanes: Sequence[Lane], use: SlotUse, free: int) -> int:
         """Claim and start at most `free` notifications in these lanes of the pool; returns how many there were."""
         limits = self._limits[pool]
-        blocked = {key for key in self._paths.blocked() if key.startswith(pool.prefix)} | self._crowded.keys()
+        blocked = {key for key in self._paths.blocked() if key.startswith(pool.prefix)} | self._hosts.crowded.keys()
         shares = plan_shares(use, limits, free, blocked=blocked, single=self._paths.single())
         order = Order(
             pool=pool,
@@ -254,24 +258,18 @@ class Dispatcher:
 
     async def _start_all(self, claimed: Sequence[Claimed], *, is_probe: bool = False) -> None:
         """Start an attempt for each; those whose host is at its limit are given back."""
-        keys = self._paths.missing(one.notification.delivery_key for one in claimed)
-        if keys:
-            self._paths.add(await self._store.read(load_directory, keys), keys)
-        unknown = self._paths.unknown_breakers(one.notification.delivery_key for one in claimed)
-        if unknown:
-            found = await self._store.read(breaker_rows.load, unknown)
-            self._paths.take_in({key: found.get(key, Breaker(key)) for key in unknown})
+        await self._paths.prepare(self._store, {one.notification.delivery_key for one in claimed})
+        event_ids = {i for one in claimed if (i := one.notification.event_id) is not None}
+        events = await self._store.read(recorded_events.these, event_ids) if event_ids else {}
         surplus = []
         for one in claimed:
             path = self._paths.get(one.notification.delivery_key)
-            running = RunningAttempt(one, path, self._clock, self._options.lease_s, is_probe, self._paths.opened(path))
-            host = path.limits.host if isinstance(path, DeliveryPath) else None
-            if host is not None and self._hosts[host] >= self._webhooks.host_max and not is_probe:
-                self._crowded[running.delivery_key] = host
+            event = events.get(one.notification.event_id or "")
+            opened = self._paths.opened(path)
+            running = RunningAttempt(one, path, self._clock, self._options.lease_s, is_probe, event, opened)
+            if not self._hosts.take(running):
                 surplus.append(running)
                 continue
-            if host is not None:
-                self._hosts[host] += 1
             self._running[running.key] = running
             running.task = asyncio.create_task(self._deliver(running))
         self._meter.flying(len(self._running))
@@ -297,26 +295,20 @@ class Dispatcher:
             directory = await self._store.read(load_directory, [key])
         except Unavailable as error:
             raise ClaimLost(error.message) from error
-        running.path = resolve(directory, key, self._options.path_defaults)
+        running.path = resolve(directory, key, self._defaults)
         running.opened = self._paths.opened(running.path)
 
     def _ended(self, ended: Sequence[RunningAttempt], breakers: dict[str, Breaker]) -> None:
         busy = Counter(running.delivery_key for running in self._running.values())
-        for running in ended:
-            if self._running.pop(running.key, None) is not None:
-                host = running.path.limits.host if isinstance(running.path, DeliveryPath) else None
-                if host is not None:
-                    self._hosts[host] -= 1
-        if self._crowded:
-            full = {host for host, count in self._hosts.items() if count >= self._webhooks.host_max}
-            self._crowded = {key: host for key, host in self._crowded.items() if host in full}
-        self._hosts = +self._hosts
+        self._hosts.give_back([one for one in ended if self._running.pop(one.key, None) is not None])
         self._meter.flying(len(self._running))
         per_key = self._options.slots_per_key
         if any(busy[one.delivery_key] >= per_key or not isinstance(one.outcome, Delivered) for one in ended):
             # More rows of its key may have been due all the while without a slot, or the row itself is due again soon.
             self._store.wake.nudge()
-        if self._paths.take_in(breakers):
+        self._keeper.note(ended, breakers)
+        self._paths.is_stale |= self._keeper.has_work
+        if self._paths.take_in(breakers) or self._keeper.has_work:
             self._store.wake.set()
         self._freed.set()
 

@@ -11,15 +11,15 @@ from sqlalchemy import Connection
 
 from fieldpost.central.dispatch.attempt import RunningAttempt
 from fieldpost.central.dispatch.options import DispatchOptions
-from fieldpost.central.dispatch.paths import Paths
+from fieldpost.central.dispatch.paths import PAUSE_KEY, Paths
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit, claims, due, records
 from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.core.audit import SYSTEM, AuditKind, AuditStatus
-from fieldpost.core.delivery.breaker import Breaker, BreakerState, give_back_probe, is_blocked, next_probe, take_probe
+from fieldpost.core.delivery.breaker import CHANNEL_KEY, Breaker, BreakerState, give_back_probe, is_blocked, take_probe
 from fieldpost.core.delivery.lifecycle import held_too_long
-from fieldpost.core.delivery.routing import DeliveryPath, SlotPool, pool_of
+from fieldpost.core.delivery.routing import SlotPool, pool_of
 from fieldpost.core.ids import new_ids
 
 log = structlog.get_logger()
@@ -50,7 +50,11 @@ class Holds:
         of_subscriptions = [breaker for breaker in due if pool_of(breaker.key) is SlotPool.SUBSCRIPTIONS]
         later = {breaker.key for breaker in of_subscriptions[probes_max:]}
         probes = await self._probe([breaker for breaker in due if breaker.key not in later], paths.now, mine)
-        await self._release([breaker for breaker in held.values() if not is_blocked(breaker)])
+        resumed = [Breaker(PAUSE_KEY + key) for key in paths.snapshot.paused if not paths.is_paused(key)]
+        # After a block the next step is released when the rows of the last one have ended.
+        ready = set(paths.snapshot.ready)
+        closed = [b for b in held.values() if not is_blocked(b) and not (_step_size(b) and b.key in ready)]
+        await self._release([*resumed, *closed])
         if held and monotonic - self._parked_at >= PARK_EVERY_S:
             self._parked_at = monotonic
             await self._park_old(paths.now)
@@ -85,17 +89,19 @@ class Holds:
 
     async def _hold_due(self, paths: Paths) -> None:
         """A batch at each refresh: claims skip these keys anyway, and other work should not wait for more."""
-        holds = []
+        found: dict[bool, list[tuple[str, str, str, datetime]]] = {False: [], True: []}
         for key in sorted(paths.blocked()):
-            path = paths.get(key)
-            assert isinstance(path, DeliveryPath), "only a resolved path has a breaker"
-            breaker = paths.breakers[path.breaker_key]
-            until = next_probe(breaker, path.breaker_policy, paths.now)
-            holds.append((key, breaker.key, f"the breaker is open: {breaker.last_error}", until))
-        if holds and (
-            count := await self._store.write(breaker_rows.hold_rows, holds, HOLD_BATCH, now=self._store.now())
-        ):
-            log.info("rows.held", breakers=len({hold[1] for hold in holds}), count=count)
+            if (held := paths.hold_of(key)) is not None:
+                kind, hold, reason = held
+                found[kind.is_timed].append((key, hold.by, reason, hold.until))
+        for is_timed, holds in found.items():
+            if not holds:
+                continue
+            count = await self._store.write(
+                breaker_rows.hold_rows, holds, HOLD_BATCH, is_timed=is_timed, now=self._store.now()
+            )
+            if count:
+                log.info("rows.held", by=len({hold[1] for hold in holds}), count=count)
 
     async def _probe(self, breakers: Sequence[Breaker], now: datetime, mine: Sequence[str]) -> list[Claimed]:
         if not breakers:
@@ -118,9 +124,11 @@ class Holds:
     async def _release(self, breakers: Sequence[Breaker]) -> None:
         if not breakers:
             return
-        count = await self._store.write(
-            breaker_rows.release_held, breakers, self._options.release_batch, now=self._store.now()
-        )
+        count = 0
+        for size in {_step_size(breaker) for breaker in breakers}:
+            step = [breaker for breaker in breakers if _step_size(breaker) == size]
+            limit = min(size or self._options.release_batch, self._options.release_batch)
+            count += await self._store.write(breaker_rows.release_held, step, limit, now=self._store.now())
         if count:
             log.info("rows.released", breakers=len(breakers), count=count)
 
@@ -129,6 +137,11 @@ class Holds:
         count = await self._store.write(_park_old, self._node_id, now, self._options.hold_max, event_ids)
         if count:
             log.warning("rows.parked_after_hold", count=count)
+
+
+def _step_size(breaker: Breaker) -> int:
+    """How many rows to release at once; 0 for a full batch, as behind the breaker of a channel."""
+    return 0 if breaker.key.startswith(CHANNEL_KEY) else breaker.release_size
 
 
 def _is_probe_due(breaker: Breaker, now: datetime) -> bool:

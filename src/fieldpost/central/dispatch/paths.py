@@ -12,22 +12,32 @@ from datetime import UTC, datetime
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.secrets.keyring import Keyring, Opened, SecretUnreadable
 from fieldpost.central.store.engine.statement import database_time
+from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.events import subscriptions
 from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.central.store.notifications import due, lists
 from fieldpost.central.store.schema import catalogue
-from fieldpost.core.delivery.breaker import Breaker, BreakerState, is_blocked
-from fieldpost.core.delivery.holds import HoldKind
+from fieldpost.core.delivery.breaker import Breaker, BreakerState, is_blocked, is_waiting, next_probe
+from fieldpost.core.delivery.holds import HoldKind, held_by
+from fieldpost.core.delivery.lifecycle import Hold
 from fieldpost.core.delivery.outcome import Held, PermanentFailure
-from fieldpost.core.delivery.routing import RETRY_DEFAULTS, DeliveryPath, Directory, SlotPool, channel_retry, resolve
+from fieldpost.core.delivery.routing import (
+    RETRY_DEFAULTS,
+    DeliveryPath,
+    Directory,
+    PathDefaults,
+    SlotPool,
+    channel_retry,
+    resolve,
+)
 from fieldpost.core.events.subscription import SUBSCRIPTION_KEY
 from fieldpost.core.lists import Channel
 
 log = structlog.get_logger()
 
+PAUSE_KEY = held_by(HoldKind.PAUSE, "")
 READY_KEYS_MAX = 1000
 """How many keys with claimable rows a refresh looks at; the next one continues behind them."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -48,6 +58,10 @@ class PathSnapshot:
     """Delivery keys with claimable rows."""
     held: Mapping[str, datetime] = field(default_factory=dict)
     """Breakers that hold rows, with the earliest due time behind each."""
+    paused: tuple[str, ...] = ()
+    """Delivery keys with rows that a pause holds."""
+    held_to: str = ""
+    """Where the next refresh continues to read held keys; empty from the start."""
     breakers: dict[str, Breaker] = field(default_factory=dict)
     looked_up: set[str] = field(default_factory=set)
     """The breakers that were read; those without a row are closed. Other breakers are unknown."""
@@ -57,8 +71,8 @@ class PathSnapshot:
 class Paths:
     """The cache of one node."""
 
-    def __init__(self, options: DispatchOptions, keyring: Keyring) -> None:
-        self._defaults = options.path_defaults
+    def __init__(self, defaults: PathDefaults, keyring: Keyring) -> None:
+        self._defaults = defaults
         self._keyring = keyring
         self._paths: dict[str, Resolved] = {}
         self._opened: dict[str, Opened | Held] = {}
@@ -91,7 +105,8 @@ class Paths:
         )
         held = breaker_rows.held_keys(conn, self._held_after)
         known = self._paths if version == self.snapshot.version else {}
-        directory = load_directory(conn, [key for key in ready if key not in known])
+        paused = tuple(key.removeprefix(PAUSE_KEY) for key in held if key.startswith(PAUSE_KEY))
+        directory = load_directory(conn, [key for key in (*ready, *paused) if key not in known])
         fresh = {key: resolve(directory, key, self._defaults) for key in ready if key not in known}
         wanted = {path.breaker_key for key in ready if isinstance(path := known.get(key) or fresh[key], DeliveryPath)}
         wanted |= held.keys() | self._of_channels
@@ -100,7 +115,9 @@ class Paths:
             now=database_time(conn, now),
             directory=directory,
             ready=ready,
-            held=held,
+            paused=paused,
+            held={key: at for key, at in held.items() if not key.startswith(PAUSE_KEY)},
+            held_to=next(reversed(held)) if len(held) >= breaker_rows.HELD_KEYS_MAX else "",
             breakers=breaker_rows.load(conn, wanted),
             looked_up=wanted,
             has_suspects=due.has_suspects(conn, now=now),
@@ -114,12 +131,11 @@ class Paths:
             self._of_channels.clear()
         self.snapshot = snapshot
         self.seen_at, self.is_stale = seen_at, False
-        self.add(snapshot.directory, snapshot.ready)
+        self.add(snapshot.directory, (*snapshot.ready, *snapshot.paused))
         for pool in SlotPool:
             mine = [key for key in snapshot.ready if key.startswith(pool.prefix)]
             self._after[pool] = mine[-1] if len(mine) >= READY_KEYS_MAX else ""
-        is_full = len(snapshot.held) >= breaker_rows.HELD_KEYS_MAX
-        self._held_after = next(reversed(list(snapshot.held))) if is_full else ""
+        self._held_after = snapshot.held_to
 
     def add(self, directory: Directory, keys: Iterable[str]) -> None:
         """Resolve these keys from a directory that was loaded for them."""
@@ -131,16 +147,17 @@ class Paths:
         for channel in directory.channels.values():
             self._warn_of_replaced(channel)
 
-    def missing(self, keys: Iterable[str]) -> set[str]:
-        """Those of these keys that are not resolved yet."""
-        return {key for key in keys if key not in self._paths}
-
-    def unknown_breakers(self, keys: Iterable[str]) -> set[str]:
-        """The breakers of these resolved keys that the last refresh did not read: their keys had no due rows then, or
-        there were more keys than a refresh looks at."""
-        paths = (self._paths[key] for key in set(keys))
-        wanted = {path.breaker_key for path in paths if isinstance(path, DeliveryPath)}
-        return wanted - self.snapshot.looked_up
+    async def prepare(self, store: Store, keys: Collection[str]) -> None:
+        """Resolve these keys, and read those of their breakers that the last refresh did not read: their keys had no
+        due rows then, or there were more keys than a refresh looks at."""
+        missing = {key for key in keys if key not in self._paths}
+        if missing:
+            self.add(await store.read(load_directory, missing), missing)
+        paths = (self._paths[key] for key in keys)
+        wanted = {path.breaker_key for path in paths if isinstance(path, DeliveryPath)} - self.snapshot.looked_up
+        if wanted:
+            found = await store.read(breaker_rows.load, wanted)
+            self.take_in({key: found.get(key, Breaker(key)) for key in wanted})
 
     def get(self, delivery_key: str) -> Resolved:
         """The path of a key that is resolved."""
@@ -159,8 +176,31 @@ class Paths:
         return self._opened[path.delivery_key]
 
     def blocked(self) -> set[str]:
-        """The keys with claimable rows whose breaker is open."""
-        return {key for key in self.snapshot.ready if (breaker := self._breaker_of(key)) and is_blocked(breaker)}
+        """The keys with claimable rows that no attempt may be made for."""
+        return {key for key in self.snapshot.ready if self.hold_of(key) is not None}
+
+    def hold_of(self, key: str) -> tuple[HoldKind, Hold, str] | None:
+        """What holds the rows of a key: its kind, until when, and why; None if they may be attempted."""
+        path = self._paths.get(key)
+        if not isinstance(path, DeliveryPath):
+            return None
+        if path.hold_reason is not None:
+            return HoldKind.PAUSE, Hold(held_by(HoldKind.PAUSE, key), self.now), path.hold_reason
+        breaker = self.snapshot.breakers.get(path.breaker_key)
+        if breaker is None:
+            return None
+        if is_blocked(breaker):
+            until = next_probe(breaker, path.breaker_policy, self.now)
+            return HoldKind.BREAKER, Hold(breaker.key, until), f"the breaker is open: {breaker.last_error}"
+        if breaker.wait_until is not None and is_waiting(breaker, self.now):
+            kind = HoldKind(breaker.wait_kind or HoldKind.RATE_LIMIT)
+            return kind, Hold(held_by(kind, key), breaker.wait_until), breaker.wait_reason or ""
+        return None
+
+    def is_paused(self, key: str) -> bool:
+        """Whether a person, or a missing test, keeps the key's rows from being attempted."""
+        path = self._paths[key]
+        return isinstance(path, DeliveryPath) and path.hold_reason is not None
 
     def single(self) -> set[str]:
         """The subscriptions that are monitored: one attempt at a time, until it is clear whether they work."""

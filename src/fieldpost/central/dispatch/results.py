@@ -16,18 +16,20 @@ from sqlalchemy import Connection
 
 from fieldpost.central.dispatch.attempt import RunningAttempt
 from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.events import notices
+from fieldpost.central.store.notifications import attempts, finishing
 from fieldpost.central.store.notifications import breakers as breaker_rows
-from fieldpost.central.store.notifications import finishing
 from fieldpost.central.store.notifications.attempts import Finished
 from fieldpost.clock import Clock
 from fieldpost.core.delivery.adapter import ClaimLost
-from fieldpost.core.delivery.breaker import Breaker, give_back_probe, next_probe, record
-from fieldpost.core.delivery.holds import held_by
+from fieldpost.core.delivery.breaker import Breaker, give_back_probe, next_probe, record, wait
+from fieldpost.core.delivery.holds import HoldKind, held_by
 from fieldpost.core.delivery.lifecycle import Hold, Policy, decide
-from fieldpost.core.delivery.outcome import Evidence, Held
+from fieldpost.core.delivery.outcome import Evidence, Held, Outcome, TransientFailure
 from fieldpost.core.delivery.retry import Fixed
 from fieldpost.core.delivery.routing import DeliveryPath
 from fieldpost.core.errors import Unavailable
+from fieldpost.core.events.notice import notices_of
 from fieldpost.core.ids import new_ids
 from fieldpost.core.meter import Meter
 from fieldpost.core.text import truncate
@@ -164,7 +166,11 @@ def _apply(
     finished = [
         _finish(running, now, chance, breakers) for running, now, chance in zip(batch, moments, chances, strict=True)
     ]
-    return finishing.apply(conn, node_id, finished, event_ids), breakers, finished
+    late = finishing.apply(conn, node_id, finished, event_ids)
+    attempts.add_exchanges(
+        conn, [(*one.key, one.outcome.exchanges) for one in batch if one.outcome is not None and one.outcome.exchanges]
+    )
+    return late, breakers, finished
 
 
 def _record_all(
@@ -179,7 +185,10 @@ def _record_all(
     rules = {key: partial(_follow, of_key) for key, of_key in steps.items()}
     # Most evidence says that a healthy path works, which changes nothing and needs no lock.
     changing = {key: rule for key, rule in rules.items() if rule(before := seen.get(key, Breaker(key))) is not before}
-    return {**{key: seen.get(key, Breaker(key)) for key in rules}, **breaker_rows.change_many(conn, changing)}
+    changes: list[tuple[Breaker, Breaker]] = []
+    changed = breaker_rows.change_many(conn, changing, changes)
+    notices.add(conn, [notice for before, after in changes for notice in notices_of(before, after)], max(moments))
+    return {**{key: seen.get(key, Breaker(key)) for key in rules}, **changed}
 
 
 def _step(running: RunningAttempt, node_id: str, now: datetime) -> Callable[[Breaker], Breaker] | None:
@@ -190,9 +199,26 @@ def _step(running: RunningAttempt, node_id: str, now: datetime) -> Callable[[Bre
     if not running.is_sent:
         # A probe that was never sent leaves the breaker open for the next one.
         return partial(give_back_probe, owner=node_id, now=now) if running.is_probe else _unchanged
+    waiting = _wait_rule(running, outcome, now)
     if outcome.evidence is Evidence.NONE and not running.is_probe:
-        return _unchanged
-    return partial(record, evidence=outcome.evidence, error=outcome.error or "", policy=path.breaker_policy, now=now)
+        return waiting or _unchanged
+    counted = partial(record, evidence=outcome.evidence, error=outcome.error or "", policy=path.breaker_policy, now=now)
+    return counted if waiting is None else partial(_follow, (counted, waiting))
+
+
+def _wait_rule(running: RunningAttempt, outcome: Outcome, now: datetime) -> Callable[[Breaker], Breaker] | None:
+    """A subscription waits as a whole if its receiver asks for it, or if central cannot make the call."""
+    if not running.is_to_subscription:
+        return None
+    assert isinstance(running.path, DeliveryPath), "a subscription has a path"
+    match outcome:
+        case TransientFailure(retry_after=timedelta() as after):
+            return partial(wait, until=now + after, kind=HoldKind.RATE_LIMIT, reason=outcome.error)
+        case Held(kind=HoldKind.OUR_SIDE | HoldKind.RATE_LIMIT as kind) if running.is_sent:
+            until = now + (outcome.wait or timedelta(seconds=running.path.breaker_policy.hold_s))
+            return partial(wait, until=until, kind=kind, reason=outcome.error)
+        case _:
+            return None
 
 
 def _unchanged(breaker: Breaker) -> Breaker:
@@ -209,8 +235,10 @@ def _hold(running: RunningAttempt, outcome: Held, now: datetime, breakers: Mappi
     assert isinstance(running.path, DeliveryPath), "only a resolved path can hold"
     path = running.path
     if outcome.kind.is_timed:
-        wait = outcome.wait or timedelta(seconds=path.breaker_policy.hold_s)
-        return Hold(held_by(outcome.kind, path.delivery_key), now + wait)
+        pause = outcome.wait or timedelta(seconds=path.breaker_policy.hold_s)
+        return Hold(held_by(outcome.kind, path.delivery_key), now + pause)
+    if outcome.kind is HoldKind.PAUSE:
+        return Hold(held_by(outcome.kind, path.delivery_key), now)
     breaker = breakers.get(path.breaker_key, Breaker(path.breaker_key))
     return Hold(path.breaker_key, next_probe(breaker, path.breaker_policy, now))
 

@@ -84,9 +84,12 @@ class Breaker:
         return "monitored" if self.failures else "healthy"
 
 
+CHANNEL_KEY = "channel:"
+
+
 @lru_cache(maxsize=1024)
 def channel_key(channel_name: str) -> str:
-    return f"channel:{channel_name}"
+    return CHANNEL_KEY + channel_name
 
 
 def record(breaker: Breaker, evidence: Evidence, error: str, policy: BreakerPolicy, now: datetime) -> Breaker:

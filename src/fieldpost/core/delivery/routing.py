@@ -13,6 +13,7 @@ from enum import StrEnum
 from fieldpost.core.delivery.breaker import BreakerPolicy, channel_key
 from fieldpost.core.delivery.lifecycle import Policy
 from fieldpost.core.delivery.outcome import Evidence, PermanentFailure
+from fieldpost.core.delivery.rate import Rate
 from fieldpost.core.delivery.retry import (
     ATTEMPTS_MAX_DEFAULT,
     RETRY_DELAY_S_DEFAULT,
@@ -89,6 +90,10 @@ class DeliveryPath:
     limits: PathLimits
     allowed_sites: tuple[str, ...] | None = None
     """The sites that may send on this path; None for all."""
+    hold_reason: str | None = None
+    """Why no attempt may be made at present: the subscription is paused, not verified yet, disabled or removed."""
+    rate: Rate | None = None
+    """How many deliveries may start per period, over all nodes."""
 
     @property
     def channel_name(self) -> str | None:
@@ -179,6 +184,8 @@ def _resolve_list(directory: Directory, name: str, defaults: PathDefaults) -> De
             f"list {name!r} is of type {notification_list.type!r}, but its channel {channel.name!r} is of type"
             f" {channel.type!r}"
         )
+    if channel.type == WEBHOOK_TYPE:
+        return _webhook_list(notification_list, channel, defaults)
     retry = notification_list.retry or channel_retry(channel)[0]
     return DeliveryPath(
         delivery_key=list_key(name),
@@ -189,6 +196,22 @@ def _resolve_list(directory: Directory, name: str, defaults: PathDefaults) -> De
         breaker_policy=defaults.channel_breaker,
         limits=PathLimits(pool=SlotPool.LISTS),
         allowed_sites=notification_list.allowed_sites,
+    )
+
+
+def _webhook_list(found: NotificationList, channel: Channel, defaults: PathDefaults) -> DeliveryPath:
+    """The targets of such a list have URLs of their own, so the breaker is the list's, not the channel's."""
+    is_default = (channel.max_retries, channel.retry_delay_s) == tuple(RETRY_DEFAULTS.values())
+    of_channel = channel.retry or (defaults.subscription_retry if is_default else channel_retry(channel)[0])
+    return DeliveryPath(
+        delivery_key=list_key(found.name),
+        breaker_key=list_key(found.name),
+        type=channel.type,
+        via=channel,
+        policy=Policy(found.retry or of_channel, found.park_uncertain, defaults.hold_max),
+        breaker_policy=defaults.subscription_breaker,
+        limits=PathLimits(pool=SlotPool.LISTS),
+        allowed_sites=found.allowed_sites,
     )
 
 
@@ -206,6 +229,8 @@ def _resolve_subscription(
         policy=Policy(subscription.retry or defaults.subscription_retry, hold_max=defaults.hold_max),
         breaker_policy=defaults.subscription_breaker,
         limits=PathLimits(pool=SlotPool.SUBSCRIPTIONS, host=subscription.host),
+        hold_reason=subscription.hold_reason,
+        rate=subscription.rate,
     )
 
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from urllib.parse import urlsplit
 
+from fieldpost.core.delivery.rate import Rate, parse_rate
 from fieldpost.core.delivery.retry import RetryPolicy
 from fieldpost.core.errors import Conflict
 from fieldpost.core.events.filter import SubscriptionFilter
@@ -80,8 +81,16 @@ class Subscription:
                 return f"The subscription {self.name!r} is paused{by}{why}"
             case SubscriptionState.UNVERIFIED:
                 return f"The receiver of the subscription {self.name!r} has not answered a test yet"
-            case _:
+            case SubscriptionState.DISABLED | SubscriptionState.REMOVED:
+                return f"The subscription {self.name!r} is {self.state.value}"
+            case SubscriptionState.ACTIVE:
                 return None
+
+    @property
+    def rate(self) -> Rate | None:
+        """How many deliveries may start per period."""
+        rate = self.settings.get("rate")
+        return parse_rate(rate) if rate is not None else None
 
 
 def subscription_key(subscription_id: str) -> str:

@@ -159,6 +159,7 @@ _TYPES: Mapping[str, Any] = {
 }
 _COLUMNS = ", ".join(_TYPES)
 _get = Statement(f"select {_COLUMNS} from events where event_id = :event_id", result=_TYPES)
+_these = Statement(f"select {_COLUMNS} from events where event_id {{any:ids}}", lists={"ids": "id"}, result=_TYPES)
 _SUMMARY = ", ".join("'' as payload" if name == "payload" else name for name in _TYPES)
 _of_event = Statement(
     """
@@ -216,6 +217,12 @@ def stored(conn: Connection, ids: Collection[str]) -> dict[str, StoredEvent]:
 def get(conn: Connection, event_id: str) -> RecordedEvent | None:
     found = _get.run(conn, event_id=event_id)
     return _recorded(found[0]) if found else None
+
+
+def these(conn: Connection, ids: Collection[str]) -> dict[str, RecordedEvent]:
+    """Those of these events that are recorded, by id."""
+    found = _these.run(conn, ids=list(ids)) if ids else []
+    return {row.event_id: _recorded(row) for row in found}
 
 
 def notifications_of(conn: Connection, event_id: str, limit: int, after: str = FIRST_ID) -> list[EventNotification]:

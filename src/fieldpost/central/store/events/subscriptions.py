@@ -97,6 +97,18 @@ def named(conn: Connection, owner: str, name: str) -> Subscription | None:
     return _subscription(dict(row)) if row else None
 
 
+def draining(conn: Connection) -> list[str]:
+    """The ids of subscriptions that may have notifications left to drain."""
+    query = select(subscriptions.c.subscription_id).where(text("is_draining"))
+    return list(conn.execute(query.order_by(subscriptions.c.subscription_id)).scalars())
+
+
+def mark_drained(conn: Connection, subscription_id: str) -> None:
+    """No notification of a disabled or removed subscription is left."""
+    of_this = subscriptions.c.subscription_id == subscription_id
+    conn.execute(update(subscriptions).where(of_this).values(is_draining=False))
+
+
 def add(conn: Connection, subscription: Subscription, now: datetime) -> None:
     lock_for_change(conn)
     conn.execute(

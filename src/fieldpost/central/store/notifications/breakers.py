@@ -283,7 +283,9 @@ def hold_rows(
 def release_held(conn: Connection, breakers: Collection[Breaker], limit: int, *, now: datetime | None) -> int:
     """Make rows behind breakers that do not block claimable, at most `limit` for each; how many."""
     rows = sorted((breaker.key, breaker.failures == 0) for breaker in breakers)
-    return len(_release_held.run(conn, rows, limit=limit, now=now)) if rows else 0
+    # SQLite limits a statement as a whole.
+    batches = [[row] for row in rows] if conn.dialect.name == "sqlite" else [rows]
+    return sum(len(_release_held.run(conn, batch, limit=limit, now=now)) for batch in batches if batch)
 
 
 def free_keys(conn: Connection, keys: Collection[str], held_by: str, *, now: datetime | None) -> None:

@@ -12,7 +12,7 @@ NOTIFICATION_COLUMNS = (
     "notification_id, type, list_name, subject, body, status, retry_count, last_error, source_site_id,"
     " source_instance_id, source_script, origin_execution_id, origin_parent_execution_id, site_enqueued_at,"
     " site_enqueued_text, created_at, last_attempt_at, next_attempt_at, delivered_at, terminal_at, due_at,"
-    " delivery_key, held_by, held_reason, cycle, cycle_started_at, version"
+    " delivery_key, held_by, held_reason, cycle, cycle_started_at, version, event_id"
 )
 NOTIFICATION_TYPES = {name: notifications.c[name].type for name in NOTIFICATION_COLUMNS.replace(" ", "").split(",")}
 _STATUSES = {status.value: status for status in Status}
@@ -51,6 +51,7 @@ def notification(row: Row[Any], targets: Iterable[Target] = ()) -> Notification:
         cycle,
         cycle_started_at,
         version,
+        event_id,
     ) = row[:_COLUMN_COUNT]
     return Notification(
         notification_id=notification_id,
@@ -76,6 +77,7 @@ def notification(row: Row[Any], targets: Iterable[Target] = ()) -> Notification:
         held_reason=held_reason,
         site_enqueued_at=site_enqueued_at,
         site_enqueued_text=site_enqueued_text,
+        event_id=event_id,
         targets=tuple(targets),
     )
 

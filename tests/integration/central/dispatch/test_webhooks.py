@@ -1,0 +1,441 @@
+"""Dispatch of webhooks: schedule, causes and effects, breakers, states, draining, notices."""
+
+import asyncio
+import os
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from fieldpost.central.adapters.webhook.options import WebhookOptions
+from fieldpost.central.dispatch.dispatcher import Dispatcher
+from fieldpost.central.ingest.publish import PublishOptions
+from fieldpost.central.ingest.submit import Ingest
+from fieldpost.central.operate.subscriptions import SubscriptionActions
+from fieldpost.central.store.events import subscriptions as rows
+from fieldpost.central.store.notifications import breakers
+from fieldpost.core.delivery.breaker import Breaker, BreakerState
+from fieldpost.core.delivery.holds import HoldKind
+from fieldpost.core.delivery.outcome import (
+    Delivered,
+    Evidence,
+    Held,
+    Outcome,
+    PermanentFailure,
+    TransientFailure,
+    Uncertain,
+)
+from fieldpost.core.events.event import Event, notification_id_of
+from fieldpost.core.events.filter import FilterEntry
+from fieldpost.core.events.subscription import Subscription, SubscriptionState, subscription_key
+from fieldpost.core.ids import new_id
+from fieldpost.core.notification import Notification, Status
+from fieldpost.testing import ManualClock
+from support.centre import Centre, Hanging, ScriptedAdapter
+from support.front import ADMIN
+
+FAILED = TransientFailure("the receiver answered 500", evidence=Evidence.FAILS)
+SOURCE = "app:shop"
+MINUTE_S = 60.0
+BREAK_S = 300.0
+
+
+class Hooks:
+    """A centre with subscriptions whose receivers answer as a test says."""
+
+    def __init__(self, centre: Centre, clock: ManualClock) -> None:
+        self.centre = centre
+        self.clock = clock
+        self.adapter = centre.adapter = ScriptedAdapter("webhook")
+        centre.adapters["webhook"] = self.adapter
+        self.actions = SubscriptionActions(centre.store, {}, clock, centre.keyring)
+        self.publisher = Ingest(centre.store, clock, events=PublishOptions(open_topics=True)).publisher
+
+    async def subscribe(self, name: str = "billing", **settings: object) -> Subscription:
+        given = {"url": f"https://{name}.example/in", **settings}
+        return (await self.actions.add(ADMIN, name, "shop", (FilterEntry(topic="orders.*"),), given)).subscription
+
+    async def publish(self, count: int = 1, topic: str = "orders.created") -> list[str]:
+        """Events; their ids."""
+        now = self.clock.now()
+        made = [
+            Event(event_id=new_id(now, os.urandom(10)), topic=topic, source=SOURCE, payload=f'{{"n": {n}}}')
+            for n in range(count)
+        ]
+        for verdict in await self.publisher.publish(SOURCE, made):
+            assert verdict.verdict == "accepted", verdict
+        return [event.event_id for event in made]
+
+    async def one(self, subscription: Subscription) -> str:
+        """One notification for this subscription."""
+        [event_id] = await self.publish()
+        return notification_id_of(event_id, subscription.subscription_id)
+
+    async def breaker(self, subscription: Subscription) -> Breaker:
+        key = subscription_key(subscription.subscription_id)
+        return (await self.centre.store.read(breakers.load, [key])).get(key, Breaker(key))
+
+    async def get(self, notification_id: str) -> Notification:
+        return await self.centre.get(notification_id)
+
+    async def state(self, subscription: Subscription) -> Subscription:
+        return await self.actions.get(subscription.subscription_id)
+
+    async def notices(self) -> list[str]:
+        found = await self.centre.rows("select topic from notices order by created_at, event_id")
+        return [str(topic).removeprefix("fieldpost.subscription.") for (topic,) in found]
+
+    async def block(self, subscription: Subscription) -> None:
+        """Fail until the breaker opens."""
+        self.adapter.always[subscription.name] = FAILED
+        await self.publish(10)
+        await self.centre.deliver()
+        for _ in range(12):
+            if (await self.breaker(subscription)).state is BreakerState.OPEN:
+                return
+            await self.centre.deliver()
+        raise AssertionError(await self.breaker(subscription))
+
+
+@pytest.fixture
+def hooks(centre: Centre, clock: ManualClock) -> Hooks:
+    return Hooks(centre, clock)
+
+
+@pytest.mark.req("WHK-05", "WHK-07", "WHK-08", "WHK-21")
+@pytest.mark.dec("DEC-19", "DEC-21")
+async def test_the_schedule_row_by_row(hooks: Hooks, clock: ManualClock) -> None:
+    subscription = await hooks.subscribe()
+    sent = await hooks.one(subscription)
+    hooks.adapter.always["billing"] = FAILED
+    waits = []
+    for attempt in range(1, 7):
+        await hooks.centre.deliver()
+        n = await hooks.get(sent)
+        assert len(await hooks.centre.attempts(sent)) == attempt
+        if n.next_attempt_at is None:
+            break
+        waits.append((n.next_attempt_at - clock.now()).total_seconds() / MINUTE_S)
+        assert n.status is Status.RETRYING
+        clock.advance(waits[-1] * MINUTE_S - 2)
+        await hooks.centre.deliver()
+        assert len(await hooks.centre.attempts(sent)) == attempt, "not before its time"
+    assert waits == [15, 30, 60, 240, 1440]
+    assert (n.status, n.last_error) == (Status.PARKED, "the receiver answered 500")
+
+
+GONE = PermanentFailure("the receiver answered 410", evidence=Evidence.FAILS, is_gone=True)
+GIVEN_UP = PermanentFailure("the receiver answered 422, a code to give up on", evidence=Evidence.FAILS)
+
+
+@pytest.mark.dec("DEC-45", "DEC-46", "DEC-82")
+@pytest.mark.parametrize(
+    ("outcome", "status", "retries", "failures"),
+    [
+        (FAILED, Status.RETRYING, 1, 1),
+        (TransientFailure("no connection", phase="connect", evidence=Evidence.FAILS), Status.RETRYING, 1, 1),
+        (Uncertain("no answer", evidence=Evidence.FAILS), Status.RETRYING, 1, 1),
+        (GIVEN_UP, Status.PARKED, 0, 1),
+        (Held("no token", kind=HoldKind.OUR_SIDE, evidence=Evidence.NONE), Status.PENDING, 0, 0),
+    ],
+    ids=["status", "connect", "uncertain", "give up", "our side"],
+)
+async def test_causes_and_effects(hooks: Hooks, outcome: Outcome, status: Status, retries: int, failures: int) -> None:
+    subscription = await hooks.subscribe()
+    sent = await hooks.one(subscription)
+    hooks.adapter.answer("billing", outcome)
+    await hooks.centre.deliver()
+    n = await hooks.get(sent)
+    assert (n.status, n.retry_count) == (status, retries)
+    assert (await hooks.breaker(subscription)).failures == failures
+
+
+@pytest.mark.fault(51)
+@pytest.mark.dec("DEC-45", "DEC-60")
+async def test_retry_after_holds_the_whole_subscription_and_nobody_else(hooks: Hooks, clock: ManualClock) -> None:
+    subscription, other = await hooks.subscribe(), await hooks.subscribe("stock")
+    asked = replace(FAILED, error="answered 429 and asks to wait 7200 s", retry_after=timedelta(hours=2))
+    hooks.adapter.answer("billing", asked)
+    first = await hooks.one(subscription)
+    await hooks.centre.deliver()
+    until = clock.now() + timedelta(hours=2)
+    [later] = await hooks.publish()
+    await hooks.centre.deliver()
+    n = await hooks.get(notification_id_of(later, subscription.subscription_id))
+    assert (n.status, n.retry_count, n.due_at, n.held_reason) == (Status.PENDING, 0, until, asked.error)
+    assert (await hooks.get(first)).due_at == until, "429 is counted, and waits as long as it asks"
+    assert (await hooks.get(notification_id_of(later, other.subscription_id))).status is Status.DELIVERED
+    clock.advance(2 * 3600)
+    await hooks.centre.deliver()
+    assert {(await hooks.get(i)).status for i in (first, n.notification_id)} == {Status.DELIVERED}
+
+
+async def test_a_failure_of_ours_holds_the_whole_subscription_without_attempts(
+    hooks: Hooks, clock: ManualClock
+) -> None:
+    await hooks.subscribe()
+    hooks.adapter.always["billing"] = Held("name not resolved", kind=HoldKind.OUR_SIDE, evidence=Evidence.NONE)
+    await hooks.publish(50)
+    await hooks.centre.deliver()
+    calls = hooks.adapter.count
+    assert calls < 50, "the others learn from the first"
+    await hooks.centre.deliver()
+    assert hooks.adapter.count == calls
+    hooks.adapter.always.clear()
+    clock.advance(60)
+    await hooks.centre.deliver()
+    await hooks.centre.deliver()
+    assert await hooks.centre.rows("select distinct status from notifications") == [("delivered",)]
+
+
+@pytest.mark.fault(52)
+@pytest.mark.dec("DEC-20", "DEC-48")
+async def test_410_disables_the_subscription_and_parks_what_waits(hooks: Hooks, clock: ManualClock) -> None:
+    subscription = await hooks.subscribe()
+    hooks.adapter.answer("billing", FAILED, GONE)
+    waiting = await hooks.one(subscription)
+    await hooks.centre.deliver()
+    gone = await hooks.one(subscription)
+    await hooks.centre.deliver()
+    await hooks.centre.deliver()
+    found = await hooks.state(subscription)
+    assert (found.state, found.state_by) == (SubscriptionState.DISABLED, "system")
+    assert found.state_reason == "the receiver answered 410"
+    assert not found.is_draining
+    parked = [await hooks.get(i) for i in (waiting, gone)]
+    assert {n.status for n in parked} == {Status.PARKED}
+    assert parked[0].last_error == "the subscription is disabled: the receiver answered 410"
+    await hooks.publish()
+    assert await hooks.centre.rows("select count(*) from notifications") == [(2,)]
+    assert "disabled" in await hooks.notices()
+    audited = await hooks.centre.rows("select actor from audit where request_summary = 'subscription.disable'")
+    assert audited == [("system",)]
+
+
+@pytest.mark.req("WHK-13", "WHK-14", "WHK-15", "WHK-16")
+@pytest.mark.dec("DEC-22", "DEC-46")
+async def test_a_failing_receiver_is_monitored_then_blocked_and_probed_once_per_break(
+    hooks: Hooks, clock: ManualClock
+) -> None:
+    subscription = await hooks.subscribe()
+    hooks.adapter.always["billing"] = FAILED
+    await hooks.one(subscription)
+    await hooks.centre.deliver()
+    assert (await hooks.breaker(subscription)).health == "monitored"
+    await hooks.block(subscription)
+    assert (await hooks.breaker(subscription)).health == "blocked"
+    spent = await hooks.centre.rows("select sum(retry_count) from notifications")
+    held = await hooks.publish(5)
+    await hooks.centre.deliver()
+    calls = hooks.adapter.count
+    clock.advance(BREAK_S - 10)
+    await hooks.centre.deliver()
+    assert hooks.adapter.count == calls, "no call is made while it is blocked"
+    assert await hooks.centre.rows("select sum(retry_count) from notifications") == spent, "and no attempt is spent"
+    for _ in range(3):
+        clock.advance(BREAK_S)
+        await asyncio.gather(*(hooks.centre.deliver(node_id=node) for node in ("node-a", "node-b")))
+        calls += 1
+        assert hooks.adapter.count == calls, "one probe over both nodes"
+    hooks.adapter.always.clear()
+    for _ in range(40):
+        clock.advance(BREAK_S)
+        await hooks.centre.deliver()
+    ids = [notification_id_of(event_id, subscription.subscription_id) for event_id in held]
+    assert {(await hooks.get(i)).status for i in ids} == {Status.DELIVERED}
+    assert (await hooks.breaker(subscription)).health == "healthy"
+
+
+@pytest.mark.fault(54)
+@pytest.mark.dec("DEC-46")
+async def test_held_rows_are_released_in_steps_that_grow_with_success(hooks: Hooks, clock: ManualClock) -> None:
+    subscription = await hooks.subscribe()
+    await hooks.block(subscription)
+    await hooks.publish(100)
+    await hooks.centre.deliver()
+    hooks.adapter.always.clear()
+    clock.advance(BREAK_S)
+    steps = []
+    dispatcher = hooks.centre.dispatcher()
+    async with dispatcher.running():
+        for _ in range(12):
+            before = hooks.adapter.count
+            clock.advance(1)
+            await dispatcher.sweep()
+            await dispatcher.idle()
+            steps.append(hooks.adapter.count - before)
+    assert steps[0] == 1, "the probe"
+    assert sum(steps) >= 100
+    growing = [step for step in steps if step]
+    assert growing[:5] == sorted(growing[:5]), steps
+    assert growing[1] <= 4, steps
+
+
+@pytest.mark.req("WHK-17")
+@pytest.mark.dec("DEC-46")
+async def test_an_open_breaker_that_nobody_probes_lapses(hooks: Hooks, clock: ManualClock) -> None:
+    subscription = await hooks.subscribe()
+    await hooks.block(subscription)
+    await hooks.centre.execute("delete from targets", "delete from attempts", "delete from notifications")
+    clock.advance(599)
+    await hooks.centre.deliver()
+    assert (await hooks.breaker(subscription)).health == "blocked"
+    clock.advance(61)
+    await hooks.centre.deliver()
+    after = await hooks.breaker(subscription)
+    assert (after.health, after.failures) == ("healthy", 0)
+    assert after.failing_since is not None, "only a success ends it"
+
+
+@pytest.mark.dec("DEC-46", "DEC-48", "DEC-52")
+async def test_a_subscription_that_fails_for_seven_days_is_warned_about_and_then_disabled(
+    hooks: Hooks, clock: ManualClock
+) -> None:
+    subscription = await hooks.subscribe()
+    hooks.adapter.always["billing"] = FAILED
+    for _ in range(15):
+        await hooks.publish()
+        await hooks.centre.deliver()
+        clock.advance(12 * 3600)
+    await hooks.centre.deliver()
+    await hooks.centre.deliver()
+    found = await hooks.state(subscription)
+    assert found.state is SubscriptionState.DISABLED
+    assert found.state_reason == "no success for 7 days; last error: the receiver answered 500"
+    percents = await hooks.centre.rows("select payload from notices where topic like '%failing' order by created_at")
+    assert [p for p in (50, 70, 90) if f'"percent": {p}' in str(percents).replace("'", '"')] == [50, 70, 90]
+    assert (await hooks.notices()).count("disabled") == 1
+
+
+@pytest.mark.dec("DEC-48", "DEC-80")
+async def test_a_paused_subscription_holds_its_rows_for_as_long_as_the_pause_lasts(
+    hooks: Hooks, clock: ManualClock
+) -> None:
+    subscription = await hooks.subscribe()
+    await hooks.actions.pause(ADMIN, subscription.subscription_id, 1, "maintenance")
+    sent = await hooks.one(subscription)
+    await hooks.centre.deliver()
+    clock.advance(30 * 24 * 3600)
+    await hooks.centre.deliver()
+    n = await hooks.get(sent)
+    assert (n.status, hooks.adapter.count) == (Status.PENDING, 0), "a pause never parks a row by age"
+    assert n.held_reason == f"The subscription 'billing' is paused by {ADMIN.name}: maintenance"
+    await hooks.actions.resume(ADMIN, subscription.subscription_id, 2)
+    await hooks.centre.deliver()
+    await hooks.centre.deliver()
+    assert (await hooks.get(sent)).status is Status.DELIVERED
+
+
+@pytest.mark.dec("DEC-81")
+async def test_rows_of_an_unverified_subscription_are_held(hooks: Hooks) -> None:
+    subscription = await hooks.subscribe()
+    unverified = replace(subscription, state=SubscriptionState.UNVERIFIED)
+    assert await hooks.centre.store.write(rows.change, unverified, hooks.clock.now())
+    sent = await hooks.one(subscription)
+    await hooks.centre.deliver()
+    assert (await hooks.get(sent)).held_reason == (
+        "The receiver of the subscription 'billing' has not answered a test yet"
+    )
+    assert hooks.adapter.count == 0
+
+
+@pytest.mark.dec("DEC-48", "DEC-66")
+@pytest.mark.parametrize("is_removed", [False, True], ids=["disabled", "removed"])
+async def test_waiting_rows_are_parked_or_discarded_whatever_they_wait_for(
+    hooks: Hooks, clock: ManualClock, is_removed: bool
+) -> None:
+    subscription = await hooks.subscribe()
+    hooks.adapter.answer("billing", FAILED)
+    retrying = await hooks.one(subscription)
+    await hooks.centre.deliver()
+    await hooks.actions.pause(ADMIN, subscription.subscription_id, 1)
+    held = await hooks.one(subscription)
+    await hooks.centre.deliver()
+    due = await hooks.one(subscription)
+    end = hooks.actions.remove if is_removed else hooks.actions.disable
+    await end(ADMIN, subscription.subscription_id, 2, "no longer needed")
+    await hooks.centre.deliver()
+    expected = Status.DISCARDED if is_removed else Status.PARKED
+    for notification_id in (retrying, held, due):
+        n = await hooks.get(notification_id)
+        assert n.status is expected
+        state = "removed" if is_removed else "disabled"
+        assert n.last_error == f"the subscription is {state}: no longer needed"
+        entries = [e for e in await hooks.centre.audit(notification_id) if e.status.value in ("parked", "discarded")]
+        assert [e.status.value for e in entries] == (["parked", "discarded"] if is_removed else ["parked"])
+        assert {e.actor for e in entries} == {ADMIN.name}
+    assert not (await hooks.state(subscription)).is_draining
+
+
+@pytest.mark.dec("DEC-48")
+@pytest.mark.parametrize(
+    ("outcome", "status"), [(Delivered(), Status.DELIVERED), (FAILED, Status.DISCARDED)], ids=["accepted", "failed"]
+)
+async def test_a_row_in_flight_of_a_removed_subscription_ends_by_its_claim(
+    hooks: Hooks, clock: ManualClock, outcome: Outcome, status: Status
+) -> None:
+    subscription = await hooks.subscribe()
+    hanging = Hanging(outcome)
+    hooks.adapter.answer("billing", hanging)
+    sent = await hooks.one(subscription)
+    dispatcher: Dispatcher = hooks.centre.dispatcher()
+    async with dispatcher.running():
+        await dispatcher.sweep()
+        await hooks.adapter.called(1)
+        await hooks.actions.remove(ADMIN, subscription.subscription_id, 1)
+        clock.advance(2)
+        await dispatcher.sweep()
+        assert (await hooks.get(sent)).status is Status.PENDING
+        hanging.let_go()
+        await dispatcher.idle()
+        clock.advance(61)
+        await dispatcher.sweep()
+    assert (await hooks.get(sent)).status is status
+
+
+@pytest.mark.fault(75)
+@pytest.mark.req("WHK-02")
+async def test_waiting_rows_use_the_changed_url(hooks: Hooks, clock: ManualClock) -> None:
+    subscription = await hooks.subscribe()
+    await hooks.block(subscription)
+    calls = hooks.adapter.count
+    await hooks.actions.change(ADMIN, subscription.subscription_id, 1, settings={"url": "https://new.example/"})
+    hooks.adapter.always.clear()
+    for _ in range(30):
+        clock.advance(1800)
+        await hooks.centre.deliver()
+    later = hooks.adapter.envelopes[calls:]
+    assert later
+    assert {envelope.settings["url"] for envelope in later} == {"https://new.example/"}
+    assert await hooks.centre.rows("select distinct status from notifications") == [("delivered",)]
+
+
+async def test_the_envelope_carries_the_event(hooks: Hooks) -> None:
+    await hooks.subscribe()
+    [event_id] = await hooks.publish()
+    await hooks.centre.deliver()
+    [envelope] = hooks.adapter.envelopes
+    assert envelope.event is not None
+    assert (envelope.event.event.event_id, envelope.event.event.payload) == (event_id, '{"n": 0}')
+
+
+@pytest.mark.dec("DEC-52")
+async def test_notices_are_written_once_per_occurrence(hooks: Hooks, clock: ManualClock) -> None:
+    subscription = await hooks.subscribe()
+    await hooks.block(subscription)
+    await hooks.publish(3)
+    await hooks.centre.deliver()
+    assert await hooks.notices() == ["failing", "blocked"]
+    clock.advance(BREAK_S)
+    await hooks.centre.deliver()
+    assert await hooks.notices() == ["failing", "blocked"], "a failed probe is the same outage"
+    hooks.adapter.always.clear()
+    clock.advance(BREAK_S)
+    await hooks.centre.deliver()
+    await hooks.centre.deliver()
+    assert await hooks.notices() == ["failing", "blocked", "recovered"]
+
+
+def test_the_breaker_settings_reach_the_paths() -> None:
+    policy = WebhookOptions(failures_max=3, break_s=5.0, lapse_s=10.0).breaker
+    assert (policy.failures_max, policy.break_s, policy.lapse_s) == (3, 5.0, 10.0)
