@@ -8,7 +8,19 @@ import uvloop
 from bench.harness import Report, log_to_nowhere
 from bench.stores import servers
 
-NAMES = ("enqueue", "ingest", "forward", "backlog", "dispatch", "latency", "email", "fleet", "table", "console")
+NAMES = (
+    "enqueue",
+    "ingest",
+    "publish",
+    "forward",
+    "backlog",
+    "dispatch",
+    "latency",
+    "email",
+    "fleet",
+    "table",
+    "console",
+)
 
 
 def main() -> None:

@@ -15,6 +15,8 @@ PAYLOAD_BYTES_MAX = 256 * 1024
 EVENTS_MAX = 500
 """Events per request."""
 REQUEST_BYTES_MAX = 4 * 1024 * 1024
+_TIME_LENGTH = 14
+"""The length of the time in a UUIDv7: 48 bits, with two dashes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +100,11 @@ def event_digest(event: Event) -> bytes:
 
 
 def notification_id_of(event_id: str, subscription_id: str) -> str:
-    """The id of the notification that an event causes for a subscription, the same at every publication."""
-    return derived_id("event", event_id, subscription_id)
+    """The id of the notification that an event causes for a subscription, the same at every publication.
+
+    It begins with the time in the event's id: random ids would touch a random page of every index for each row.
+    """
+    return event_id[:_TIME_LENGTH] + derived_id("event", event_id, subscription_id)[_TIME_LENGTH:]
 
 
 def _check_payload(payload: bytes) -> str:
