@@ -2,10 +2,18 @@
 
 import html
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from fieldpost.core.search.filters import (
+    AUDIT_FILTERS,
+    CALL_FILTERS,
+    EVENT_FILTERS,
+    INTENT_FILTERS,
+    NOTIFICATION_FILTERS,
+    FilterField,
+)
 from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.testing import ManualClock
 from support.front import Front, open_front
@@ -204,3 +212,27 @@ async def test_known_sites_and_lists_are_offered_on_both_stores_but_not_sent_aga
         assert '<datalist id="lists"><option value="ops"></datalist>' in visitor.page.text
         update = await visitor.client.get("/notifications", headers={"hx-request": "true"})
     assert "<option value=" not in update.text.partition("<datalist")[2].partition("</form>")[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "declared"),
+    [
+        ("/notifications", NOTIFICATION_FILTERS),
+        ("/cached-calls", CALL_FILTERS),
+        ("/audit", AUDIT_FILTERS),
+        ("/intents", INTENT_FILTERS),
+        ("/events", EVENT_FILTERS),
+    ],
+)
+async def test_a_form_has_an_input_for_every_declared_filter(
+    quick: Front, path: str, declared: Sequence[FilterField]
+) -> None:
+    key = "0123456789ab"
+    async with visiting(quick, "viewer") as visitor:
+        text = (await visitor.client.get(path, params={"error": key} if path == "/notifications" else {})).text
+    form = text.partition('<form class="filters"')[2].partition("</form>")[0]
+    inputs = re.findall(r'<(?:input|select) name="([a-z_]+)"', form)
+    assert sorted(inputs) == sorted(field.name for field in declared)
+    for field in declared:
+        for choice in field.choices:
+            assert f'<option value="{choice}"' in form

@@ -62,14 +62,21 @@ class FilterField:
     """The attribute of the filter type that holds the value; the name unless given."""
     choices: tuple[str, ...] = ()
     is_repeatable: bool = False
+    label: str = ""
+    """The label in a form; the name with a capital unless given."""
+    placeholder: str = "all"
+    """An example or a rule, shown in an empty input."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attribute", self.attribute or self.name)
+        object.__setattr__(self, "label", self.label or self.name.capitalize())
+        if self.kind is FilterKind.WORDS:
+            object.__setattr__(self, "placeholder", "whole words")
 
 
-def _range(noun: str) -> tuple[FilterField, FilterField]:
+def _range(noun: str, label: str = "From") -> tuple[FilterField, FilterField]:
     return (
-        FilterField("from", FilterKind.TIME, f"{noun} at or after this time (UTC)", "since"),
+        FilterField("from", FilterKind.TIME, f"{noun} at or after this time (UTC)", "since", label=label),
         FilterField("to", FilterKind.TIME, f"{noun} before this time (UTC)", "until"),
     )
 
@@ -83,13 +90,15 @@ NOTIFICATION_FILTERS = (
     FilterField("type", FilterKind.TEXT, "Only notifications of this channel type"),
     FilterField("site", FilterKind.TEXT, "Only notifications from this site or application"),
     FilterField("list", FilterKind.TEXT, "Only notifications to this list", "list_name"),
-    *_range("Only notifications that arrived"),
+    *_range("Only notifications that arrived", "Arrived from"),
     FilterField("stuck", FilterKind.FLAG, "Only stuck notifications", "is_stuck"),
     FilterField("overdue", FilterKind.FLAG, "Only overdue notifications", "is_overdue"),
     FilterField(
         "subject", FilterKind.WORDS, "Words that must all occur in the subject; leaves out notifications of events"
     ),
-    FilterField("error", FilterKind.ERROR_GROUP, "Only this group of equal errors, by its key", "error_key"),
+    FilterField(
+        "error", FilterKind.ERROR_GROUP, "Only this group of equal errors, by its key", "error_key", label="Error group"
+    ),
 )
 
 AUDIT_FILTERS = (
@@ -98,26 +107,42 @@ AUDIT_FILTERS = (
     _choice("status", tuple(AuditStatus), "Only entries with this status", "statuses", many=True),
     _choice("channel", tuple(AuditChannel), "Only entries of this channel"),
     FilterField("actor", FilterKind.TEXT, "Only actions of this user or program"),
-    FilterField("target", FilterKind.TEXT, "Only actions on this list, channel, site or user"),
+    FilterField(
+        "target", FilterKind.TEXT, "Only actions on this list, channel, site or user", placeholder="list, channel …"
+    ),
     FilterField("site", FilterKind.TEXT, "Only entries about this site or application"),
-    FilterField("about", FilterKind.ID, "Only entries about this notification, cached call or bulk action"),
+    FilterField(
+        "about",
+        FilterKind.ID,
+        "Only entries about this notification, cached call or bulk action",
+        label="Notification or call",
+        placeholder="id",
+    ),
 )
 
 CALL_FILTERS = (
     FilterField("site", FilterKind.TEXT, "Only calls of this site"),
     _choice("category", [category for category in Category if category.is_tracked], "Only calls of this category"),
     _choice("status", tuple(CallStatus), "Only calls in this status", "statuses", many=True),
-    *_range("Only calls that central first saw"),
+    *_range("Only calls that central first saw", "First reported from"),
     FilterField("target", FilterKind.WORDS, "Words that must all occur in the target"),
     FilterField("stuck", FilterKind.FLAG, "Only calls that are pending or retrying for too long", "is_stuck"),
 )
 
 EVENT_FILTERS = (
     FilterField("topic", FilterKind.TEXT, "Only events of this topic"),
-    FilterField("source", FilterKind.TEXT, "Only events of this publisher, as app:NAME"),
+    FilterField(
+        "source",
+        FilterKind.TEXT,
+        "Only events of this publisher, as app:NAME",
+        label="Publisher",
+        placeholder="app:NAME",
+    ),
     FilterField("resource", FilterKind.TEXT, "Only events about this resource"),
-    FilterField("correlation", FilterKind.TEXT, "Only events with this correlation id", "correlation_id"),
-    *_range("Only events that were recorded"),
+    FilterField(
+        "correlation", FilterKind.TEXT, "Only events with this correlation id", "correlation_id", label="Correlation id"
+    ),
+    *_range("Only events that were recorded", "Recorded from"),
 )
 
 SUBSCRIPTION_FILTERS = (

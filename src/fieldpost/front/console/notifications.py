@@ -28,7 +28,7 @@ LAST = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(
 GROUPS_MAX = 3
 NOT_ENDED = tuple(status for status in Status if status in LIVE)
 NOT_DELIVERED = tuple(status for status in Status if status is not Status.DELIVERED)
-SEVERAL = {NOT_ENDED: "pending or retrying", NOT_DELIVERED: "not delivered"}
+SEVERAL = {",".join(NOT_ENDED): "pending or retrying", ",".join(NOT_DELIVERED): "not delivered"}
 """Combinations of statuses that the filter offers."""
 
 
@@ -51,7 +51,6 @@ async def page(request: PageRequest) -> Response:
         "as_of": found.as_of if found else snapshot.as_of,
         "parsed": parsed,
         "wanted": wanted,
-        "zone": parsed.zone,
         "last": last,
         "lasts": list(LAST),
         "figures": snapshot.total,
@@ -59,7 +58,7 @@ async def page(request: PageRequest) -> Response:
         "counts": await request.watch.health.counts(),
         "count_max": COUNT_MAX,
         "statuses": list(Status),
-        "several": _several(wanted),
+        "several": SEVERAL,
         "link": PageLinks(wanted, last, cursor),
         "is_filtered": wanted != Filter(),
         "is_narrowed": replace(wanted, statuses=()) != Filter(),
@@ -93,12 +92,6 @@ def _filter_query(request: PageRequest, now: datetime) -> tuple[FilterQuery[Filt
     parsed = read_filter(query, NOTIFICATION_FILTERS, Filter.parse)
     wrong = f"Last must be one of {', '.join(LAST)}, not {word[:64]!r}."
     return replace(parsed, errors=parsed.errors | {"last": wrong}), None
-
-
-def _several(wanted: Filter) -> Mapping[tuple[Status, ...], str]:
-    """The offered combinations of statuses, and the one in the URL."""
-    is_own = len(wanted.statuses) > 1 and wanted.statuses not in SEVERAL
-    return {**SEVERAL, **({wanted.statuses: " or ".join(wanted.statuses)} if is_own else {})}
 
 
 async def _groups(request: PageRequest, wanted: Filter, cursor: str | None) -> tuple[ErrorGroup, ...]:

@@ -25,12 +25,10 @@ async def page(request: PageRequest) -> Response:
         "events.html",
         parsed.form,
         found=found,
-        wanted=parsed.wanted,
-        zone=parsed.zone,
+        parsed=parsed,
         cursor=cursor,
         topics=[topic.name for topic in await events.topics()],
         is_filtered=bool(parsed.given),
-        has_more=bool(parsed.given.keys() & {"correlation", "from", "to"}),
         link_with=lambda **more: address(PATH, zoned, **more),
         here=address(PATH, zoned, cursor=cursor),
     )

@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 from starlette.datastructures import QueryParams
 
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.search.filters import FilterField
-from fieldpost.core.times import to_text
+from fieldpost.core.search.filters import FilterField, FilterKind
+from fieldpost.core.times import from_text, to_text
 from fieldpost.front.console.kit.request import SubmittedForm, field_errors
 from fieldpost.front.console.kit.times import moment_in, zone_of
 
@@ -36,10 +36,32 @@ class FilterQuery(Generic[F]):
     """The submitted texts, for the form; times are in `zone`."""
     zone: str
     errors: dict[str, str]
+    declared: Sequence[FilterField] = ()
 
     @property
     def is_readable(self) -> bool:
         return not self.errors
+
+    @property
+    def flags(self) -> list[FilterField]:
+        return [field for field in self.declared if field.kind is FilterKind.FLAG]
+
+    def field(self, name: str) -> FilterField | None:
+        return next((field for field in self.declared if field.name == name), None)
+
+    def fields_without(self, names: Sequence[str]) -> list[FilterField]:
+        """The declared fields that have inputs of their own, without these."""
+        return [field for field in self.declared if field.name not in names and field.kind is not FilterKind.FLAG]
+
+    def has_any(self, fields: Sequence[FilterField]) -> bool:
+        """Whether one of these fields, or the time range, is set or wrong."""
+        names = {"last", "zone", *(field.name for field in fields)}
+        return not names.isdisjoint(self.read.keys() | self.errors.keys())
+
+    def moment(self, name: str) -> datetime | None:
+        """The given time, if it is valid."""
+        text = self.read.get(name)
+        return from_text(text) if name in self.given and isinstance(text, str) else None
 
     @property
     def form(self) -> SubmittedForm:
@@ -85,7 +107,7 @@ def read_filter(
                 del read[name]
     while True:
         try:
-            return FilterQuery(parse(read), read, given, zone, errors)
+            return FilterQuery(parse(read), read, given, zone, errors, declared)
         except InvalidInput as error:
             if error.field not in read:
                 raise

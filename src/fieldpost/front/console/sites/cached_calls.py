@@ -19,7 +19,7 @@ from fieldpost.core.search.filters import CALL_FILTERS
 from fieldpost.core.sites.call_mirror import CachedCall
 from fieldpost.core.sites.health import LinkState
 from fieldpost.core.sites.intent import Intent, IntentKind
-from fieldpost.core.sites.message import CallStatus, Category
+from fieldpost.core.sites.message import CallStatus
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.filters import QueryFields, address, read_filter
 from fieldpost.front.console.kit.forms import local_path
@@ -59,10 +59,8 @@ async def page(request: PageRequest) -> Response:
         actionable={call.report.call_id for call in calls if _is_actionable(call, open_requests)},
         stuck=_stuck(request, found),
         wanted=parsed.wanted,
-        zone=parsed.zone,
         figures=figures,
-        statuses=[status.value for status in CallStatus],
-        categories=[category.value for category in Category if category.is_tracked],
+        parsed=parsed,
         states={state.record.name: state for state in fleet.sites},
         mirrors=[state for state in fleet.sites if state.record.name in shown and (site or is_behind(state))],
         sites=[state.record.name for state in fleet.sites],

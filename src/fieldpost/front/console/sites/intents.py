@@ -55,7 +55,7 @@ async def page(request: PageRequest) -> Response:
         first_path=address(PATH, parsed.read) if cursor else None,
         away=away(fleet),
         sites=[one.record.name for one in fleet.sites],
-        states=[one.value for one in IntentState],
+        parsed=parsed,
         is_filtered=bool(parsed.given),
         as_of=fleet.as_of,
         cursor=cursor,
