@@ -173,7 +173,7 @@ class Life:
             row = self.rows[name]
             row.take(node, self.now, is_lone=is_lone)
             assert (one.token, one.claimed_at) == (row.token, self.now)
-            assert (one.is_lone, one.is_orphan_of_lone) == (is_lone, row.orphan_count > 2)
+            assert (one.is_lone, one.has_crashed) == (is_lone, False)
             assert {t.address: t.status.value for t in one.notification.targets} == row.targets
             self.flights[node].append(Flight(name, one, self.world.clock.monotonic(), row.due))
         if taken:
@@ -200,10 +200,11 @@ class Life:
 
     def void_all(self) -> None:
         """A new process of an embedded central knows that no other is left."""
-        self.world.write(claims.void_all)
+        self.world.write(claims.void_all, now=self.now)
         self.flights = {"a": [], "b": []}
         for row in self.rows.values():
-            row.lease_until = row.lease_until and datetime(1970, 1, 1, tzinfo=UTC)
+            if row.lease_until is not None:
+                row.lease_until = self.now if row.orphan_count >= 2 else datetime(1970, 1, 1, tzinfo=UTC)
         self.check()
 
     # Ends of attempts
@@ -317,7 +318,7 @@ class Life:
         ]
 
     def _suspects(self) -> list[str]:
-        return [name for name, row in self.rows.items() if row.is_free(self.now) and row.orphans >= 2]
+        return [name for name, row in self.rows.items() if row.is_lone_due(self.now)]
 
     def _busy(self, node: str) -> Counter[str]:
         return Counter(flight.claimed.notification.delivery_key for flight in self.flights[node])

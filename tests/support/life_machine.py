@@ -48,8 +48,6 @@ class Told:
     results: tuple[str, ...] = ()
 
     def of(self, flight: Flight) -> Outcome:
-        if flight.claimed.is_orphan_of_lone:
-            return PermanentFailure("delivery crashed the node")  # it is not attempted again
         named = tuple(
             Target(address, TargetStatus(self.results[number % len(self.results)]), "a reason")
             for number, address in enumerate(flight.due if self.results else ())

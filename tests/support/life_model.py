@@ -84,7 +84,15 @@ class Row:
 
     # Claims
 
+    def is_lone_due(self, now: datetime) -> bool:
+        """Orphaned twice; after the orphan of a lone attempt it waits for a while."""
+        wait = timedelta(seconds=10 * 2 ** min(self.orphans - 3, 8)) if self.orphans > 2 else timedelta(0)
+        waits = self.lease_until is not None and self.lease_until + wait > now
+        return self.is_free(now) and self.orphans >= 2 and not waits
+
     def take(self, node: str, now: datetime, *, is_lone: bool = False) -> None:
+        if self.token in self.attempts and self.attempts[self.token].outcome is None:
+            self.attempts[self.token].outcome = "abandoned"
         self.orphan_count = self.orphans
         self.token += 1
         self.owner = node
@@ -104,7 +112,7 @@ class Row:
     def finish(self, node: str, token: int, outcome: str, results: dict[str, str], at: datetime) -> bool:
         """The end of an attempt; False when it comes too late, and then only its attempt and the audit know of it."""
         attempt = self.attempts[token]
-        if attempt.outcome is not None:
+        if attempt.outcome not in (None, "abandoned"):
             return True
         attempt.outcome = outcome
         if not self.is_held_by(node, token):
@@ -196,7 +204,10 @@ def differences(expected: Row, found: Row) -> list[str]:
 
 def contradictions(row: Row) -> list[str]:
     """Where the audit, the attempts and the row tell different stories; by themselves, without the model."""
-    told, ends = row.story, [a.outcome for a in row.attempts.values() if a.outcome not in (None, "released")]
+    told, ends = (
+        row.story,
+        [a.outcome for a in row.attempts.values() if a.outcome not in (None, "released", "abandoned")],
+    )
     parked = told["notify_deliver parked"]
     claims = {
         "it was sent once": told["notify_send submitted"] == 1,

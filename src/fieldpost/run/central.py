@@ -171,7 +171,7 @@ async def _register_node(store: Store, node_id: str) -> None:
     if parse_url(store.url).get_backend_name() == "sqlite":
         # The lock proves that no other process uses the file, so all claims and leases in it are void.
         await store.write(nodes.close_others, node_id)
-        await store.write(claims.void_all)
+        await store.write(claims.void_all, now=store.now())
         await store.write(leases.void_all, now=store.now())
 
 

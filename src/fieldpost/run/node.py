@@ -11,6 +11,7 @@ from fieldpost.central import adapters
 from fieldpost.central.access.oidc import Oidc
 from fieldpost.central.adapters.email.options import EmailOptions
 from fieldpost.central.commands.sender import CommandSender
+from fieldpost.central.dispatch.crash_log import CRASH_FILE, CrashLog
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
@@ -74,7 +75,18 @@ async def assemble(
     ingest = Ingest(store, clock, settings.ingest, metrics, settings.mirror, settings.events)
     commands = CommandSender(store, ingest.mirrors, settings.mirror.reconcile_interval_s, clock)
     rng = random.Random(secrets.randbits(64))
-    dispatcher = Dispatcher(store, loaded, node_id, clock, rng, settings.dispatch, keyring, metrics, settings.webhooks)
+    dispatcher = Dispatcher(
+        store,
+        loaded,
+        node_id,
+        clock,
+        rng,
+        settings.dispatch,
+        keyring,
+        metrics,
+        settings.webhooks,
+        CrashLog(folder / CRASH_FILE),
+    )
     sweep_interval_s = settings.dispatch.interval_s
     upkeep = CentralUpkeep.over(
         store,

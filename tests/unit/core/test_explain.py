@@ -152,7 +152,7 @@ SENTENCES: dict[str, tuple[Notification, ClaimState, Breaker | None, str]] = {
         replace(RUN_OUT, orphan_count=2),
         None,
         "Node node-a stopped during its attempt although no other attempt ran there, as two nodes did before."
-        " The next sweep of any node parks it.",
+        f" After a wait {ALONE}; a crash of the process in that attempt parks it.",
     ),
     "held, breaker open": (
         pending(**BEHIND),

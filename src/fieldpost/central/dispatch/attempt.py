@@ -91,8 +91,8 @@ async def attempt(
 ) -> Outcome:
     """The outcome of one attempt. Raises ClaimLost and cancellation while nothing was sent; all else is an outcome."""
     n, path = running.claimed.notification, running.path
-    if running.claimed.is_orphan_of_lone:
-        return _not_sent("delivery crashed the node: twice alongside other attempts, then alone", "orphaned")
+    if running.claimed.has_crashed:
+        return _not_sent("delivery crashed the node while no other attempt ran there", "orphaned")
     if isinstance(path, PermanentFailure):
         return path
     refusal = refuse_site(path, n.provenance.site)

@@ -21,6 +21,7 @@ import structlog
 
 from fieldpost.central.adapters.webhook.options import WebhookOptions
 from fieldpost.central.dispatch.attempt import RunningAttempt, attempt
+from fieldpost.central.dispatch.crash_log import CrashLog
 from fieldpost.central.dispatch.holds import Holds
 from fieldpost.central.dispatch.host_limits import HostLimits
 from fieldpost.central.dispatch.options import DispatchOptions
@@ -61,6 +62,7 @@ class Dispatcher:
         keyring: Keyring | None = None,
         meter: Meter | None = None,
         webhooks: WebhookOptions | None = None,
+        crash_log: CrashLog | None = None,
     ) -> None:
         self._store = store
         self._adapters = adapters
@@ -69,6 +71,7 @@ class Dispatcher:
         self._options = options or DispatchOptions()
         self._webhooks = webhooks or WebhookOptions()
         self._meter = meter or Unmetered()
+        self._crash_log = crash_log or CrashLog()
         self._results = Results(store, node_id, clock, rng, self._ended, self._meter)
         self._holds = Holds(store, node_id, self._options)
         self._defaults = replace(self._options.path_defaults, subscription_breaker=self._webhooks.breaker)
@@ -97,6 +100,7 @@ class Dispatcher:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Write results and renew leases beside the sweeps; at the end give everything back."""
+        await self._crash_log.record(self._store)
         helpers = [asyncio.create_task(self._results.run()), asyncio.create_task(self._renew_all())]
         try:
             yield
@@ -251,9 +255,10 @@ class Dispatcher:
                 claims.claim_lone, self._node_id, lease_s=self._options.lease_s, now=self._store.now()
             ):
                 log.warning("attempt.lone", notification_id=one.notification.notification_id)
-                await self._start_all([one])
-            while self._running and not self._is_stopping:
-                await self._freed_or_stopping()
+                with self._crash_log.during(one):
+                    await self._start_all([one])
+                    while self._running and not self._is_stopping:
+                        await self._freed_or_stopping()
         self._paths.snapshot.has_suspects = False
 
     async def _start_all(self, claimed: Sequence[Claimed], *, is_probe: bool = False) -> None:

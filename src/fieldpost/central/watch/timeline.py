@@ -66,6 +66,8 @@ _OUTCOMES: dict[str | None, tuple[str, Tone]] = {
     "uncertain": ("no answer, may have arrived", Tone.WAIT),
     "held": ("held: the channel fails", Tone.WAIT),
     "released": ("released without a try", Tone.PLAIN),
+    "abandoned": ("its node stopped, may have arrived", Tone.WAIT),
+    "crashed": ("its process crashed", Tone.BAD),
     None: ("in progress", Tone.NEXT),
 }
 
@@ -130,7 +132,7 @@ def _states(n: Notification, attempts: Sequence[AttemptRecord]) -> tuple[StepSta
     failed = StepState.BAD if n.status.is_terminal else StepState.WAIT
     if n.held_by is not None:
         return StepState.DONE, StepState.WAIT, StepState.AHEAD
-    phase = next((a.phase for a in reversed(attempts) if a.outcome not in (None, "released")), None)
+    phase = next((a.phase for a in reversed(attempts) if a.outcome not in (None, "released", "abandoned")), None)
     if not n.status.is_terminal and attempts and attempts[-1].finished_at is None:
         return StepState.DONE, StepState.HERE, StepState.AHEAD
     if n.status is Status.PENDING:

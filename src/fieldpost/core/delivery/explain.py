@@ -113,7 +113,7 @@ def _explain_orphan(claim: ClaimState) -> str:
         case _:
             return (
                 f"Node {claim.owner} stopped during its attempt although no other attempt ran there, as two nodes"
-                " did before. The next sweep of any node parks it."
+                f" did before. After a wait {_NEXT_ALONE}; a crash of the process in that attempt parks it."
             )
 
 

@@ -37,7 +37,8 @@ async def test_what_a_dead_node_held_is_taken_up_when_its_lease_is_over(mailing:
     for i in sent:
         assert (await mailing.get(i)).status is Status.DELIVERED
         orphan, finished = await mailing.attempts(i)
-        assert (orphan.node_id, orphan.outcome) == ("dead", None), "started, outcome unknown"
+        assert (orphan.node_id, orphan.outcome) == ("dead", "abandoned"), "nobody knows how it went"
+        assert orphan.finished_at == finished.started_at
         assert (finished.node_id, finished.outcome) == ("node-2", "delivered")
 
 

@@ -32,6 +32,13 @@ async def crash_alone(centre: Centre, clock: ManualClock) -> str:
     return one.notification.notification_id
 
 
+async def prove(centre: Centre, notification_id: str) -> None:
+    """The node starts again and finds the trace of its crash."""
+    _, token, _ = await centre.claim_of(notification_id)
+    error = "the process crashed: Segmentation fault"
+    await centre.store.write(claims.mark_crashed, notification_id, token, error, now=centre.store.now())
+
+
 @pytest.mark.req("DEC-07")
 async def test_a_row_orphaned_once_goes_with_the_others(mailing: Centre, clock: ManualClock) -> None:
     await mailing.send_many(3)
@@ -74,10 +81,11 @@ async def test_rows_orphaned_twice_are_attempted_one_at_a_time_with_nothing_besi
 
 @pytest.mark.req("DEC-07")
 @pytest.mark.fault(62)
-async def test_only_the_orphan_of_a_lone_attempt_parks(mailing: Centre, clock: ManualClock) -> None:
+async def test_only_a_proven_crash_in_a_lone_attempt_parks(mailing: Centre, clock: ManualClock) -> None:
     sent = await mailing.send_many(3)
     await crash(mailing, clock, times=2)
     crasher = await crash_alone(mailing, clock)
+    await prove(mailing, crasher)
     await mailing.deliver()
     for i in sent:
         n = await mailing.get(i)
@@ -86,7 +94,56 @@ async def test_only_the_orphan_of_a_lone_attempt_parks(mailing: Centre, clock: M
     assert "delivery crashed the node" in str(n.last_error)
     assert crasher not in mailing.adapter.sent()
     assert (await mailing.story(crasher))[-2:] == ["notify_deliver attempted", "notify_deliver parked"]
-    assert [a.outcome for a in await mailing.attempts(crasher)] == [None, None, None, "permanent_failure"]
+    assert [a.outcome for a in await mailing.attempts(crasher)] == [
+        "abandoned",
+        "abandoned",
+        "crashed",
+        "permanent_failure",
+    ]
+
+
+@pytest.mark.req("DEC-07")
+@pytest.mark.fault(22)
+async def test_kills_from_outside_never_park_a_notification(mailing: Centre, clock: ManualClock) -> None:
+    """Two kills make it a suspect; each further kill hits its lone attempt, and the next one waits a little longer."""
+    sent = await mailing.send()
+    await crash(mailing, clock, times=2)
+    for number in range(4):
+        await crash_alone(mailing, clock)
+        other = await mailing.send()
+        clock.advance(10 * 2**number - 2)
+        await mailing.deliver()
+        assert mailing.adapter.sent() == [other], "it waits, and the others are served"
+        mailing.adapter.envelopes.clear()
+        clock.advance(1)
+    await mailing.deliver()
+    assert mailing.adapter.sent() == [sent]
+    assert (await mailing.get(sent)).status is Status.DELIVERED
+    assert [a.outcome for a in await mailing.attempts(sent)] == ["abandoned"] * 6 + ["delivered"]
+
+
+@pytest.mark.req("DEC-07")
+async def test_the_late_result_of_an_abandoned_attempt_is_recorded_on_it(mailing: Centre, clock: ManualClock) -> None:
+    """A node pauses past its lease; another takes over and closes the attempt; then the first one goes on."""
+    hanging = Hanging(TransientFailure("451"))
+    mailing.adapter.answer("ops", hanging)
+    sent = await mailing.send()
+    paused = mailing.dispatcher("paused", clock=ManualClock(clock.now()))
+    async with paused.running():
+        await paused.sweep()
+        await mailing.adapter.called(1)
+        clock.advance(LEASE_S + 1)
+        await mailing.deliver()
+        first, second = await mailing.attempts(sent)
+        assert (first.node_id, first.outcome, first.finished_at) == ("paused", "abandoned", second.started_at)
+        assert "stopped responding" in str(first.error)
+        assert (second.node_id, second.outcome) == ("node-1", "delivered")
+        hanging.let_go()
+        await paused.idle()
+    first, _ = await mailing.attempts(sent)
+    assert (first.outcome, first.error) == ("transient_failure", "451")
+    assert "notify_deliver skipped" in await mailing.story(sent)
+    assert (await mailing.get(sent)).status is Status.DELIVERED
 
 
 @pytest.mark.req("DEC-07")
@@ -103,7 +160,7 @@ async def test_an_attempt_that_ends_clears_the_suspicion(mailing: Centre, clock:
 async def test_an_operators_retry_of_a_crasher_is_attempted_like_any_other(mailing: Centre, clock: ManualClock) -> None:
     [sent] = await mailing.send_many(1)
     await crash(mailing, clock, times=2)
-    await crash_alone(mailing, clock)
+    await prove(mailing, await crash_alone(mailing, clock))
     await mailing.deliver()
     assert await mailing.retry(sent)
     await mailing.deliver()
@@ -170,6 +227,8 @@ async def test_a_lone_attempt_has_no_probe_beside_it(mailing: Centre, clock: Man
 
 NODE = """
 import asyncio, os, random, signal, sys
+from pathlib import Path
+from fieldpost.central.dispatch.crash_log import CrashLog
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.store.notifications import claims
 from fieldpost.central.store.engine.database_url import open_store
@@ -181,15 +240,17 @@ class Adapter:
     deadline_s = 60.0
     async def deliver(self, envelope):
         if envelope.list_name == "deadly":
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), int(sys.argv[3]))
         with open(sys.argv[2], "a") as file:
             file.write(envelope.notification_id + "\\n")
         return Delivered()
 
 async def main():
     store = open_store(sys.argv[1])
-    await store.write(claims.void_all)
-    dispatcher = Dispatcher(store, {"email": Adapter()}, f"node-{os.getpid()}", SystemClock(), random.Random())
+    await store.write(claims.void_all, now=store.now())
+    crashes = CrashLog(Path(sys.argv[2]).with_name("lone-attempt"))
+    node = f"node-{os.getpid()}"
+    dispatcher = Dispatcher(store, {"email": Adapter()}, node, SystemClock(), random.Random(), crash_log=crashes)
     async with dispatcher.running():
         for _ in range(3):
             await dispatcher.sweep()
@@ -202,27 +263,52 @@ asyncio.run(main())
 
 @pytest.mark.req("DEC-07")
 @pytest.mark.fault(62)
-async def test_a_notification_that_kills_its_process_parks_and_takes_nobody_with_it(
-    sqlite_url: str, tmp_path: Path
+@pytest.mark.parametrize("end", [signal.SIGSEGV, signal.SIGABRT], ids=lambda end: end.name)
+async def test_a_notification_that_crashes_its_process_parks_and_takes_nobody_with_it(
+    sqlite_url: str, tmp_path: Path, end: signal.Signals
 ) -> None:
-    """Real processes: each start of the node is killed by the same notification until it parks."""
-    async with open_centre(sqlite_url) as centre:
-        await centre.add_channel()
-        await centre.add_list()
-        await centre.add_list("deadly")
-        deadly = await centre.send("deadly")
-        others = await centre.send_many(4)
-    sent = tmp_path / "sent"
-    command = [sys.executable, "-c", NODE, sqlite_url, str(sent)]
+    """Real processes: each start of the node crashes on the same notification until it parks."""
+    deadly, others = await fill_with_a_deadly_one(sqlite_url)
     ends = []
-    while not ends or ends[-1] == -signal.SIGKILL:
-        node = await asyncio.create_subprocess_exec(*command, stdout=subprocess.DEVNULL, env=dict(os.environ))
-        ends.append(await node.wait())
+    while not ends or ends[-1] == -end:
+        ends.append(await run_node(sqlite_url, tmp_path, end))
         assert len(ends) < 10
-    assert ends == [-signal.SIGKILL] * 3 + [0], "twice among others, once alone, and then no more"
+    assert ends == [-end] * 3 + [0], "twice among others, once alone, and then no more"
     async with open_centre(sqlite_url) as centre:
         n = await centre.get(deadly)
         assert n.status is Status.PARKED
         assert "crashed the node" in str(n.last_error)
+        outcomes = [a.outcome for a in await centre.attempts(deadly)]
+        assert outcomes == ["abandoned", "abandoned", "crashed", "permanent_failure"]
         assert {(await centre.get(i)).status for i in others} == {Status.DELIVERED}
-    assert set(sent.read_text().split()) == set(others)
+    assert set((tmp_path / "sent").read_text().split()) == set(others)
+
+
+@pytest.mark.req("DEC-07")
+@pytest.mark.fault(22)
+async def test_a_notification_whose_process_is_killed_each_time_does_not_park_and_takes_nobody_with_it(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    """A kill leaves no trace of a crash, like one from outside or a power cut."""
+    deadly, others = await fill_with_a_deadly_one(sqlite_url)
+    ends = [await run_node(sqlite_url, tmp_path, signal.SIGKILL) for _ in range(4)]
+    assert ends == [-signal.SIGKILL] * 3 + [0], "after the kill in its lone attempt it waits, and the others are served"
+    async with open_centre(sqlite_url) as centre:
+        assert (await centre.get(deadly)).status is Status.PENDING
+        assert {(await centre.get(i)).status for i in others} == {Status.DELIVERED}
+
+
+async def fill_with_a_deadly_one(url: str) -> tuple[str, list[str]]:
+    async with open_centre(url) as centre:
+        await centre.add_channel()
+        await centre.add_list()
+        await centre.add_list("deadly")
+        return await centre.send("deadly"), await centre.send_many(4)
+
+
+async def run_node(url: str, folder: Path, end: signal.Signals) -> int:
+    """The exit code of a node whose process ends by this signal when it attempts the deadly notification."""
+    command = [sys.executable, "-c", NODE, url, str(folder / "sent"), str(int(end))]
+    environment = dict(os.environ) | {"PYTHONFAULTHANDLER": ""}
+    node = await asyncio.create_subprocess_exec(*command, stdout=subprocess.DEVNULL, env=environment)
+    return await node.wait()

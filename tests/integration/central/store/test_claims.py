@@ -40,7 +40,7 @@ async def test_a_claim_takes_the_row_with_its_targets_and_starts_an_attempt(cent
     [one] = await centre.claim()
     assert (one.notification.notification_id, one.token, one.claimed_at) == (sent, 1, clock.now())
     assert not one.is_lone
-    assert not one.is_orphan_of_lone
+    assert not one.has_crashed
     assert set(one.notification.targets) == {Target("a@example.org"), Target("b@example.org")}
     assert await centre.claim_of(sent) == ("a", 1, 0)
     [attempt] = await centre.attempts(sent)
@@ -241,11 +241,13 @@ async def test_a_row_orphaned_twice_is_claimed_alone_and_known_as_crasher_only_a
     assert await centre.store.read(due.has_suspects, now=centre.store.now())
     [lone] = await claim_lone(centre)
     assert lone.is_lone
-    assert not lone.is_orphan_of_lone
+    assert not lone.has_crashed
     assert [attempt.is_lone for attempt in await centre.attempts(sent)] == [False, False, True]
     clock.advance(LEASE_S)
+    assert await claim_lone(centre) == [], "after the orphan of a lone attempt it waits for a while"
+    await centre.store.write(claims.mark_crashed, sent, lone.token, "crashed", now=centre.store.now())
     [crasher] = await claim_lone(centre)
-    assert crasher.is_orphan_of_lone
+    assert crasher.has_crashed
 
 
 @pytest.mark.req("DEC-07")
@@ -324,7 +326,7 @@ async def test_a_new_embedded_process_voids_all_earlier_claims(sqlite_url: str, 
     async with open_centre(sqlite_url, clock) as centre:
         claimed, free = await centre.send_many(2)
         assert len(await centre.claim("a", limit=1)) == 1
-        await centre.store.write(claims.void_all)
+        await centre.store.write(claims.void_all, now=centre.store.now())
         taken = {one.notification.notification_id: one for one in await centre.claim("b")}
         assert set(taken) == {claimed, free}
         assert sorted(one.token for one in taken.values()) == [1, 2]

@@ -2,6 +2,7 @@
 row in one batch each is judged by its own token."""
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -30,7 +31,8 @@ def parked(claimed: Claimed, clock: ManualClock) -> Finished:
 
 def retrying(claimed: Claimed, clock: ManualClock) -> Finished:
     n = claimed.notification
-    transition = lifecycle.retrying(n, "451 later", n.targets, clock.now(), clock.now())
+    counted = replace(n, retry_count=n.retry_count + 1)
+    transition = lifecycle.retrying(counted, "451 later", n.targets, clock.now(), clock.now())
     return Finished(
         n.notification_id, claimed.token, transition, "transient_failure", "451 later", None, None, 5, clock.now()
     )

@@ -90,7 +90,11 @@ def test_the_next_attempt_has_the_time_of_the_probe_not_the_past_due_time_of_the
 
 
 @pytest.mark.parametrize(
-    "outcome", ["delivered", "transient_failure", "permanent_failure", "uncertain", "held", "released", None]
+    "outcome",
+    [
+        *("delivered", "transient_failure", "permanent_failure", "uncertain", "held", "released", "abandoned"),
+        *("crashed", None),
+    ],
 )
 def test_every_outcome_that_the_table_allows_has_words(outcome: str | None) -> None:
     assert timeline(PENDING, (attempt(1, outcome),), ())[2].title.startswith("Attempt 1: ")

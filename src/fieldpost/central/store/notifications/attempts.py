@@ -39,7 +39,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
-    """One row of `attempts`. Without an outcome the attempt still runs, or its node died."""
+    """One row of `attempts`. Without an outcome the attempt still runs, or no node has taken over its claim yet."""
 
     token: int
     cycle: int

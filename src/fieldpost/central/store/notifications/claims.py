@@ -6,13 +6,15 @@ or `release`; a crashed node's claims end when their lease runs out, and the nex
 so no leader is needed. A token only ever grows: whoever holds an older one changes nothing.
 
 Which rows there are to take is another question, answered by `due.py`. A row orphaned twice is claimed only to be
-attempted while the node does nothing else; only the orphan of such a lone attempt is parked.
+attempted while the node does nothing else. It is parked only if the process is known to have crashed in such a lone
+attempt (`mark_crashed`): a kill from outside or a power cut is not the notification's fault. Another claim ends the
+attempt of an orphan as `abandoned`; a late result of that attempt replaces this end.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Integer, Row
@@ -30,6 +32,8 @@ from fieldpost.core.delivery.slots import Share, SlotLimits, SlotUse, extra_keys
 from fieldpost.core.lists import UNRESOLVED_TYPE
 from fieldpost.core.notification import LIST_KEY, Notification, Target, TargetStatus
 
+_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
@@ -41,8 +45,8 @@ class Claimed:
     """By the database's clock. With the monotonic time since then a node knows the database's time without a query."""
     is_lone: bool
     """Attempt it while the node does nothing else."""
-    is_orphan_of_lone: bool
-    """The node died in the lone attempt: do not attempt it again."""
+    has_crashed: bool
+    """A process crashed in a lone attempt of this cycle: do not attempt it again."""
 
 
 _TAKE = f"""
@@ -58,6 +62,7 @@ _TAKE = f"""
     returning {NOTIFICATION_COLUMNS}, claim_token, orphan_count, {{now}} as claimed_at
 """
 _THESE = "{any:ids}"
+ABANDONED = "its node stopped responding, and its claim was taken over"
 # The first claim that finds the list with targets fixes the targets; `fixed` is empty if an earlier claim did.
 _TAKEN = """
     resolved as materialized (
@@ -73,6 +78,11 @@ _TAKEN = """
         ) as fixed
         from taken
     ),
+    abandoned as (
+        update attempts set finished_at = taken.claimed_at, outcome = 'abandoned', error = '{abandoned}'
+        from taken where taken.orphan_count > 0 and attempts.notification_id = taken.notification_id
+            and attempts.claim_token = taken.claim_token - 1 and attempts.finished_at is null
+    ),
     started as (
         insert into attempts (notification_id, claim_token, cycle, node_id, is_lone, started_at)
         select notification_id, claim_token, cycle, :owner, :lone, claimed_at from taken
@@ -82,7 +92,7 @@ _TAKEN = """
         select notification_id, unnest(fixed), 'due' from resolved
     )
     select * from resolved
-"""
+""".replace("{abandoned}", ABANDONED)
 _CLAIMED: Mapping[str, TypeEngine[Any] | type[TypeEngine[Any]]] = {
     **NOTIFICATION_TYPES,
     "claim_token": BigInteger,
@@ -105,6 +115,15 @@ _take_due = Statement(
     sqlite="select 1",
     lists={"mine": "id"},
     result=_CLAIMED,
+)
+
+_end_abandoned = Statement(
+    f"""
+    update attempts set finished_at = :at, outcome = 'abandoned', error = '{ABANDONED}'
+    from {{rows}} where attempts.notification_id = u.notification_id and attempts.claim_token = u.claim_token
+        and attempts.finished_at is null
+    """,
+    rows={"notification_id": "id", "claim_token": "int"},
 )
 
 _start_attempts = Statement(
@@ -161,7 +180,36 @@ _end_released = Statement(
     rows=_HELD_CLAIMS,
 )
 
-_void = Statement("update notifications set lease_until = 0 where claim_owner is not null and lease_until > 0")
+# The lease of a lone attempt ends now: the next one waits from here (`due.LONE_WAIT_S`).
+_void = Statement(
+    """
+    update notifications set lease_until = case when orphan_count >= 2 then {now} else 0 end
+    where claim_owner is not null and lease_until > 0
+    """
+)
+
+_mark_crashed = Statement(
+    """
+    update attempts set finished_at = coalesce(finished_at, {now}), outcome = 'crashed', error = :error
+    where notification_id {any:ids} and claim_token = :token and is_lone
+        and (finished_at is null or outcome = 'abandoned')
+    """,
+    lists={"ids": "id"},
+)
+_end_wait = Statement(
+    """
+    update notifications set lease_until = :past
+    where notification_id {any:ids} and claim_token = :token and lease_until is not null
+    """,
+    lists={"ids": "id"},
+)
+_crashed = Statement(
+    """
+    select 1 as found from notifications n join attempts a on a.notification_id = n.notification_id
+    where n.notification_id {any:ids} and a.cycle = n.cycle and a.is_lone and a.outcome = 'crashed' limit 1
+    """,
+    lists={"ids": "id"},
+)
 
 
 def claim_due(
@@ -261,7 +309,15 @@ def _claim_extra(
 
 def claim_lone(conn: Connection, owner: str, *, lease_s: float, now: datetime | None) -> list[Claimed]:
     """Take one suspect, to be attempted alone on this node."""
-    return _take_all(conn, owner, due.find_lone(conn, now=now), lease_s, now, lone=True)
+    ids = due.find_lone(conn, now=now)
+    has_crashed = bool(ids and _crashed.run(conn, ids=ids))
+    return [replace(one, has_crashed=has_crashed) for one in _take_all(conn, owner, ids, lease_s, now, lone=True)]
+
+
+def mark_crashed(conn: Connection, notification_id: str, token: int, error: str, *, now: datetime | None) -> None:
+    """End the lone attempt in which its process crashed. The next claim parks the notification."""
+    _mark_crashed.run(conn, ids=[notification_id], token=token, error=error, now=now)
+    _end_wait.run(conn, ids=[notification_id], token=token, past=_LONG_AGO)
 
 
 def claim_probes(
@@ -294,9 +350,9 @@ def release(
     return mine
 
 
-def void_all(conn: Connection) -> None:
+def void_all(conn: Connection, *, now: datetime | None) -> None:
     """End every claim now: on SQLite a new process knows that no other process is left."""
-    _void.run(conn)
+    _void.run(conn, now=now)
 
 
 def _take_all(
@@ -306,6 +362,9 @@ def _take_all(
         return []
     taken = _take.run(conn, ids=ids, owner=owner, lease_s=lease_s, lone=lone, now=now)
     if conn.dialect.name == "sqlite":
+        orphaned = [(row.notification_id, row.claim_token - 1) for row in taken if row.orphan_count > 0]
+        if orphaned:
+            _end_abandoned.run(conn, orphaned, at=taken[0].claimed_at)
         _start_attempts.run(conn, ids=ids, owner=owner, lone=lone, started_at=taken[0].claimed_at)
         _fix_targets.run(conn, ids=ids)
     return _claimed(conn, taken, is_lone=lone)
@@ -322,8 +381,7 @@ def _claimed(conn: Connection, taken: Sequence[Row[Any]], *, is_lone: bool) -> l
             row.claim_token,
             row.claimed_at,
             is_lone,
-            # With two orphans only a lone claim is possible, so a third is the orphan of a lone attempt.
-            row.orphan_count > 2,
+            has_crashed=False,
         )
         for row in taken
     ]

@@ -116,19 +116,32 @@ _due_sqlite = Statement(
     result=_FOUND,
 )
 
+LONE_WAIT_S = 10
+"""How long a row whose lone attempt ended with its node waits for the next one, so that the others are served first. It
+doubles with each such end, up to LONE_WAIT_DOUBLED times."""
+LONE_WAIT_DOUBLED = 8
 # The condition on the hold is written such that only the small index of suspects fits.
 _IS_FREE_SUSPECT = f"""
     {IS_SUSPECT} and {ORPHANS} >= 2 and coalesce(held_by, '') = '' and due_at <= {_NOW} and {_NOT_CLAIMED}
+    and ({ORPHANS} = 2 or lease_until is null or {{waited_until}} <= {_NOW})
 """
+_DOUBLED = f"least({ORPHANS} - 3, {LONE_WAIT_DOUBLED})"
+_IS_FREE_SUSPECT_POSTGRESQL = _IS_FREE_SUSPECT.format(
+    waited_until=f"lease_until + make_interval(secs => {LONE_WAIT_S} * power(2, {_DOUBLED}))"
+)
+_IS_FREE_SUSPECT_SQLITE = _IS_FREE_SUSPECT.format(
+    waited_until=f"lease_until + {LONE_WAIT_S} * 1000000 * (1 << {_DOUBLED.replace('least', 'min')})"
+)
+_LONE = f"with {_MOMENT} select notification_id, delivery_key from notifications where"
 _lone = Statement(
-    f"""
-    with {_MOMENT}
-    select notification_id, delivery_key from notifications where {_IS_FREE_SUSPECT} order by due_at limit 1 {{locked}}
-    """,
+    f"{_LONE} {_IS_FREE_SUSPECT_POSTGRESQL} order by due_at limit 1 {{locked}}",
+    sqlite=f"{_LONE} {_IS_FREE_SUSPECT_SQLITE} order by due_at limit 1",
     result=_FOUND,
 )
 _suspects = Statement(
-    f"with {_MOMENT} select 1 as found from notifications where {_IS_FREE_SUSPECT} order by due_at limit 1"
+    f"{_LONE} {_IS_FREE_SUSPECT_POSTGRESQL} order by due_at limit 1",
+    sqlite=f"{_LONE} {_IS_FREE_SUSPECT_SQLITE} order by due_at limit 1",
+    result=_FOUND,
 )
 
 _HELD_FREE = f"held_by = {{key}} and not is_timed and {_NOT_CLAIMED} and {ORPHANS} < 2 and {_NOT_MINE}"

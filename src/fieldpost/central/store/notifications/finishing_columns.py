@@ -44,7 +44,7 @@ IS_OWNED = """
 """
 IS_ITS_ATTEMPT = """
     attempts.notification_id = u.notification_id and attempts.claim_token = u.claim_token
-    and attempts.finished_at is null
+    and (attempts.finished_at is null or attempts.outcome = 'abandoned')
 """
 _of_transition = attrgetter(*(name for name in TRANSITION if name != "status"))
 end_row: Callable[[Finished], tuple[Any, ...]] = attrgetter(*END)

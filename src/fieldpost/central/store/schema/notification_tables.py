@@ -139,7 +139,8 @@ attempts = Table(
     # Requests and responses of a webhook, with the tries within the attempt.
     Column("exchanges", Json),
     CheckConstraint(
-        "outcome in ('delivered', 'transient_failure', 'permanent_failure', 'uncertain', 'held', 'released')",
+        "outcome in ('delivered', 'transient_failure', 'permanent_failure', 'uncertain', 'held', 'released',"
+        " 'abandoned', 'crashed')",
         "outcome",
     ),
     CheckConstraint("(finished_at is null) = (outcome is null)", "finished"),

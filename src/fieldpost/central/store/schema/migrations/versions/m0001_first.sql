@@ -412,7 +412,7 @@ CREATE TABLE attempts (
     duration_ms BIGINT,
     CONSTRAINT pk_attempts PRIMARY KEY (notification_id, claim_token),
     CONSTRAINT ck_attempts_outcome CHECK (outcome in ('delivered', 'transient_failure', 'permanent_failure',
-        'uncertain', 'held', 'released')),
+        'uncertain', 'held', 'released', 'abandoned', 'crashed')),
     CONSTRAINT ck_attempts_finished CHECK ((finished_at is null) = (outcome is null)),
     CONSTRAINT fk_attempts_notification_id FOREIGN KEY(notification_id) REFERENCES notifications (notification_id)
         ON DELETE CASCADE
