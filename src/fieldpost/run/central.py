@@ -22,6 +22,7 @@ from fieldpost.clock import Clock
 from fieldpost.core.errors import ConfigError, Unavailable
 from fieldpost.run import gc_tuning
 from fieldpost.run.data_folder import check_central_folder, check_database, make_folder
+from fieldpost.run.doctor import TOKEN_FILE
 from fieldpost.run.effective_settings import Origins
 from fieldpost.run.listening import listen_on
 from fieldpost.run.node import assemble
@@ -31,7 +32,6 @@ from fieldpost.run.settings import CentralSettings
 log = structlog.get_logger()
 
 HEARTBEAT_S = 5.0
-TOKEN_FILE = "api-token"
 CONNECTIONS_PER_SITE = 2
 """One for data, one for control."""
 LINK_FILE = "first-login"

@@ -33,6 +33,8 @@ from fieldpost.run.settings import CentralSettings
 
 CLOCK_WARNING = timedelta(seconds=5)
 ASK_S = 5.0
+TOKEN_FILE = "api-token"
+"""The file of the first API token, in central's folder."""
 AUDIT_BATCHES = 20
 """How many of the newest batches of audit entries are verified."""
 
@@ -57,7 +59,8 @@ async def _examine(settings: CentralSettings, clock: Clock) -> list[Check]:
         with StoreLock(url):
             return [disk, *await _of_store(settings, url, is_embedded, clock)]
     except Conflict as held:
-        answered = await asyncio.to_thread(_readiness_of, settings.central.host, settings.central.port)
+        token = _token_in(Path(settings.central.folder) / TOKEN_FILE)
+        answered = await asyncio.to_thread(_readiness_of, settings.central.host, settings.central.port, token)
         return [disk, Check("store", CheckVerdict.OK, f"{held.message}; these are its own checks"), *answered]
 
 
@@ -155,11 +158,20 @@ def disk_check(folder: Path) -> Check:
     return free_space_check(free, str(place))
 
 
-def _readiness_of(host: str, port: int) -> list[Check]:
-    """The readiness checks of the central at this address."""
-    connection = HTTPConnection(host, port, timeout=ASK_S)
+def _token_in(file: Path) -> str | None:
     try:
-        connection.request("GET", "/readyz", headers={"Accept": "application/json"})
+        return file.read_text(encoding="ascii").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _readiness_of(host: str, port: int, token: str | None) -> list[Check]:
+    """The readiness checks of the central at this address; with a token also their details."""
+    connection = HTTPConnection(host, port, timeout=ASK_S)
+    # The token never leaves this machine in clear text.
+    headers = {"Authorization": f"Bearer {token}"} if token and not is_plain(f"http://{host}") else {}
+    try:
+        connection.request("GET", "/readyz", headers={"Accept": "application/json", **headers})
         answer = json.loads(connection.getresponse().read(65536))
         return [Check(f"central's {c['name']}", CheckVerdict(c["status"]), str(c["detail"])) for c in answer["checks"]]
     except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:

@@ -2,7 +2,8 @@
 
 Coloured on a terminal, JSON on request, key=value lines otherwise. Bodies and secrets are never logged: an event names
 each of its values, and a `Secret` prints stars. A library's exception may still quote a secret, so every line passes a
-final filter (`scrub_with`). Tracebacks show no values of variables. A log that cannot be written never stops the work.
+final filter (`scrub_with`). Lines that strangers cause are limited, and nothing reaches a terminal that it would act on
+(`log_limits`). Tracebacks show no values of variables. A log that cannot be written never stops the work.
 """
 
 import contextlib
@@ -14,6 +15,7 @@ from typing import Any, TextIO
 import structlog
 
 from fieldpost.core.errors import ConfigError
+from fieldpost.run.log_limits import LineLimiter, escape_values, escaped_traceback
 
 
 def configure(level: str = "info", json: bool = False, stream: TextIO | None = None) -> None:
@@ -43,7 +45,7 @@ def configure(level: str = "info", json: bool = False, stream: TextIO | None = N
     root.handlers[:] = [handler]
     root.setLevel(max(threshold, logging.WARNING))
     structlog.configure(
-        processors=[*shared, structlog.processors.StackInfoRenderer(), *ending],
+        processors=[LineLimiter(), *shared, structlog.processors.StackInfoRenderer(), *ending],
         logger_factory=lambda *_: _Log(target),
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         cache_logger_on_first_use=True,
@@ -79,8 +81,8 @@ def _ending(json: bool, is_terminal: bool) -> list[structlog.typing.Processor]:
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
     if is_terminal:
         # The default also shows the variables of each frame, including passwords.
-        plain = structlog.dev.plain_traceback
-        return [structlog.dev.ConsoleRenderer(pad_event_to=24, exception_formatter=plain)]
+        renderer = structlog.dev.ConsoleRenderer(pad_event_to=24, exception_formatter=escaped_traceback)
+        return [escape_values, renderer]
     order = ["timestamp", "level", "event"]
     return [structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer(key_order=order)]
 

@@ -50,7 +50,11 @@ async def test_a_full_disk_of_central_is_told_and_its_sites_keep_what_they_have(
             stopping = asyncio.Event()
             agent = asyncio.create_task(run_site(tmp_path / "site", ForwardOptions(interval_s=0.1), stopping=stopping))
             await until(lambda: asyncio.to_thread(is_put_off, site, sent), 20, "the site to be put off")
-            ready = await browser.get("/readyz", headers={"Accept": "application/json"})
+            anonymous = await browser.get("/readyz", headers={"Accept": "application/json"})
+            assert anonymous.status_code == 503
+            assert "disk" not in anonymous.text
+            known = {"Authorization": f"Bearer {front.tokens['viewer']}"}
+            ready = await browser.get("/readyz", headers={"Accept": "application/json", **known})
             assert ready.status_code == 503
             assert "disk" in ready.text
             page = await browser.get("/")

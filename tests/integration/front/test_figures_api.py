@@ -11,6 +11,7 @@ from fieldpost.central.store.figures import leases, nodes
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.sampler import Sampler
 from fieldpost.core.delivery.outcome import Held, TransientFailure
+from fieldpost.core.errors import Unavailable
 from fieldpost.core.kpi import KPIS, NAMES, Thresholds
 from fieldpost.core.times import to_text
 from fieldpost.testing import ManualClock
@@ -273,3 +274,31 @@ async def test_a_schema_that_is_not_this_versions_is_told(front: Front) -> None:
     await front.centre.execute("update alembic_version set version_num = '0001'")
     status, _, found = await checks(front)
     assert (status, found["migrations"]) == (503, "failing")
+
+
+@pytest.mark.threat(27)
+async def test_a_stranger_hears_neither_driver_nor_message_nor_node(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "asyncpg: could not connect to 10.0.0.7 port 5432, node 0198c8a0"
+
+    async def fail(*_: object, **__: object) -> None:
+        raise Unavailable("store.unavailable", f"the central store is unavailable: {secret}", hint=secret)
+
+    await Leader(front.centre.store, "node-0198c8a0", front.clock).campaign()
+    for caller, is_told in ((None, False), ("viewer", True)):
+        answer = await get(front, "/readyz", caller=caller)
+        assert ("node-0198c8a0" in answer.text) is is_told
+    assert "node-0198c8a0" not in (await get(front, "/readyz", caller="site")).text, "a site's token is not enough"
+    for name in ("read", "read_one", "write", "write_one"):
+        monkeypatch.setattr(front.centre.store, name, fail)
+    async with front.client("viewer") as client:
+        client.cookies.set("fieldpost-session", "fp_session_aaaaaaaaaaaa_" + "b" * 43)
+        for path in ("/readyz", "/api/v1/me", "/api/v1/notifications", "/", "/login", "/link/v1/status/x"):
+            for accept in ("text/html", "application/json"):
+                answer = await client.get(path, headers={"Accept": accept})
+                for word in ("asyncpg", "10.0.0.7", "5432", "0198c8a0"):
+                    assert word not in answer.text, path
+        refused = await client.get("/api/v1/me")
+        assert (refused.status_code, refused.json()["code"]) == (503, "store.unavailable")
+        assert refused.json()["detail"] == "the store of central is not available"

@@ -1,8 +1,10 @@
 """How a process writes its log."""
 
+import contextlib
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +13,7 @@ import structlog
 from fieldpost.core.errors import ConfigError
 from fieldpost.core.secret import Scrubber, Secret
 from fieldpost.run import logs
+from fieldpost.run.log_limits import ADDRESSES_MAX, LINES_MAX, WINDOW_S, LineLimiter
 
 
 @pytest.fixture(autouse=True)
@@ -93,3 +96,65 @@ def test_a_traceback_tells_no_values_and_a_known_secret_is_taken_out_of_every_li
     assert "Traceback" in shown
     assert "kanarie-known" not in shown
     assert "kanarie-local" not in shown.replace('password = "kanarie-local"', "")
+
+
+@pytest.mark.threat(37)
+def test_lines_that_a_stranger_causes_are_short_and_few() -> None:
+    """Three hundred requests for long paths wrote nine megabytes."""
+    stream = io.StringIO()
+    logs.configure("info", stream=stream)
+    log = structlog.get_logger()
+    for _ in range(300):
+        log.warning("call.denied", path="/" + "\x1b" * 16_000, code="auth.required", address="192.0.2.7")
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == LINES_MAX
+    assert len(stream.getvalue()) < 20_000
+    log.warning("call.denied", path="/", code="auth.required", address="192.0.2.8")
+    log.warning("call.denied", path="/", code="access.role", address="192.0.2.7")
+    log.warning("attempt.finished", notification_id="id-1")
+    assert len(stream.getvalue().splitlines()) == LINES_MAX + 3, "others are not affected"
+
+
+@pytest.mark.threat(37)
+def test_dropped_lines_are_counted_and_many_addresses_share_a_limit() -> None:
+    now = [0.0]
+    limit = LineLimiter(lambda: now[0])
+
+    def kept(count: int, **values: str) -> list[dict[str, object]]:
+        found = []
+        for _ in range(count):
+            with contextlib.suppress(structlog.DropEvent):
+                found.append(dict(limit(None, "info", {"event": "call.denied", "code": "x", **values})))
+        return found
+
+    assert len(kept(25, address="192.0.2.7")) == LINES_MAX
+    now[0] += WINDOW_S
+    [line] = kept(1, address="192.0.2.7")
+    assert line["dropped"] == 25 - LINES_MAX
+    assert sum(len(kept(1, address=f"10.0.{n // 250}.{n % 250}")) for n in range(5_000)) <= ADDRESSES_MAX + LINES_MAX
+    now[0] += WINDOW_S
+    assert len(kept(1, address="192.0.2.9")) == 1
+    assert len(limit._windows) < ADDRESSES_MAX, "what is over is forgotten"
+
+
+@pytest.mark.threat(23, 37)
+def test_nothing_reaches_a_terminal_that_it_would_act_on() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    logs.configure("info", stream=stream)
+    evil = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eabc\rdone\x08"
+    structlog.get_logger().warning("call.denied", path=f"/{evil}", error=evil, listed=[evil])
+    structlog.get_logger().warning(evil)
+    logging.getLogger("library").warning("heard %s", evil)
+    try:
+        raise ValueError(evil)
+    except ValueError:
+        structlog.get_logger().exception("request.failed")
+    written = re.sub("\x1b\\[[0-9;]*m", "", stream.getvalue())  # the colours of the log itself
+    assert "owned" in written
+    assert "\\x1b]0;owned\\x07" in written
+    assert not re.findall("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", written)
+    assert "\x1b[2J" not in stream.getvalue()

@@ -1,9 +1,11 @@
 """Probes of this node, metrics, and the issues of the whole installation."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fieldpost.central.watch.issues import Issue, verdict
-from fieldpost.core.checks import Check, Diagnosis
+from fieldpost.core.checks import Check, CheckVerdict, Diagnosis
+from fieldpost.core.errors import FieldpostError
+from fieldpost.front import auth
 from fieldpost.front.http.call import ApiAnswer, Call, FileAnswer
 from fieldpost.link.http.endpoint_spec import spec
 from fieldpost.link.http.problem import RETRY_AFTER_S
@@ -28,6 +30,13 @@ class InstallationHealth:
 def _readiness(found: Diagnosis) -> str:
     return "ready" if found.is_ready else "not_ready"
 
+
+UNSAID = {
+    CheckVerdict.OK: "ok",
+    CheckVerdict.WARNING: "needs attention; the console and the log have the details",
+    CheckVerdict.FAILING: "failing; the console and the log have the details",
+}
+"""The details for callers who are not known: they name no driver, node or message."""
 
 PROBE = View("Probe", Liveness, "status")
 CHECK = View("CheckView", Check, "name status=verdict detail")
@@ -61,9 +70,23 @@ async def alive(_call: Call) -> Liveness:
 
 @spec(READINESS, other_answers={503: READINESS})
 async def ready(call: Call) -> ApiAnswer:
-    """Readiness probe: store, schema and dispatcher work. 503 with the failed checks otherwise."""
+    """Readiness probe: store, schema and dispatcher work. 503 with the failed checks otherwise. The details of the
+    checks need an API token."""
     found = await call.watch.health.readiness()
+    if not await _is_known(call):
+        found = Diagnosis(tuple(replace(check, detail=UNSAID[check.verdict]) for check in found.checks))
     return ApiAnswer(found) if found.is_ready else ApiAnswer(found, 503, {"Retry-After": str(RETRY_AFTER_S)})
+
+
+async def _is_known(call: Call) -> bool:
+    """Whether the request has a valid API token; nobody is known while the store is down."""
+    if "authorization" not in call.request.headers:
+        return False
+    try:
+        await auth.program(call.request.headers, call.operate.accounts)
+    except FieldpostError:
+        return False
+    return True
 
 
 @spec("text/plain")

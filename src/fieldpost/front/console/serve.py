@@ -24,6 +24,7 @@ from fieldpost.front.console.kit.request import (
 )
 from fieldpost.front.console.kit.static_files import StaticFiles
 from fieldpost.front.console.pages import MENU, PAGES, STATIC
+from fieldpost.front.http.problems import without_internals
 
 log = structlog.get_logger()
 
@@ -78,9 +79,9 @@ class Console:
                 return compress(http, await page.handler(request))
             except FieldpostError as error:
                 if isinstance(error, Denied):
-                    log.warning("page.denied", method=page.method, path=http.url.path, code=error.code)
-                    action = f"{page.method} {page.path}"
                     address = http.client.host if http.client else ""
+                    log.warning("page.denied", method=page.method, path=http.url.path, code=error.code, address=address)
+                    action = f"{page.method} {page.path}"
                     await self._backend.operate.refusals.note(error, action, error.actor, address)
                 return await self._explain(http, error)
 
@@ -104,6 +105,7 @@ class Console:
 
     async def _explain(self, http: Request, error: FieldpostError) -> Response:
         status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 500)
+        error = without_internals(error)
         detail = error.message[:1].upper() + error.message[1:] + "."
         return await self.problem(http, status, detail, error.hint)
 

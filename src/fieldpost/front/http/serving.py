@@ -67,9 +67,9 @@ def _endpoint(route: ApiRoute, backend: Backend, plain: set[str]) -> Callable[[R
                 call.query()
             return _response(call, await route.handler(call))
         except Denied as error:
-            log.warning("call.denied", method=route.method, path=request.url.path, code=error.code)
+            address = request.client.host if request.client else ""
+            log.warning("call.denied", method=route.method, path=request.url.path, code=error.code, address=address)
             if error.code != auth.REQUIRED:  # a caller without any token claims nothing
-                address = request.client.host if request.client else ""
                 await backend.operate.refusals.note(error, f"{route.method} {route.path}", error.actor, address)
             return problem(error)
         except FieldpostError as error:

@@ -49,7 +49,8 @@ async def welcome(
                 await converse(site, link)
     except FieldpostError as error:
         if isinstance(error, Denied):
-            log.warning("call.denied", method="WEBSOCKET", path=websocket.url.path, code=error.code)
+            address = websocket.client.host if websocket.client else ""
+            log.warning("call.denied", method="WEBSOCKET", path=websocket.url.path, code=error.code, address=address)
         await websocket.send_denial_response(problem(error))
 
 
