@@ -64,7 +64,7 @@ browser: $(DEV_READY) ## run the console tests in Chromium
 
 .PHONY: pictures
 pictures: $(DEV_READY) ## take screenshots of every console page (build/pictures, README)
-	cd tests && ../$(BIN)/python -m support.look pictures --readme
+	cd tests && ../$(BIN)/python -m support.pictures pictures --readme
 
 .PHONY: docs
 docs: $(DEV_READY) ## regenerate docs/reference and docs/contributing

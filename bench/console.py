@@ -45,7 +45,7 @@ from fieldpost.core.times import to_microseconds, to_text
 from fieldpost.front.auth import Access
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from support.visits import NEEDED, fill, seen
+from support.page_addresses import NEEDED, fill, seen
 
 P95_MS_MAX = 100
 FIRST_LOAD_BYTES_MAX = 150_000

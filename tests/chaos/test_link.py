@@ -25,7 +25,7 @@ from fieldpost.site.carriers.central import CentralCarrier
 from fieldpost.site.config.options import ForwardOptions
 from fieldpost.site.forwarding.forwarder import Forwarder
 from fieldpost.testing import ManualClock
-from support.bad_line import bad_line
+from support.bad_connection import bad_line
 from support.cluster import Cluster
 from support.front import Front, open_front, served
 from support.journey import RunningAgent

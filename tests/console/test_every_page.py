@@ -1,6 +1,6 @@
 """Every page of the console, as the sample world fills it: by day, by night and on a phone.
 
-Whatever the table of pages holds is walked (support/visits.py), so a new page is judged here from its first day.
+Every page in the table of pages is visited (support/page_addresses.py), so a new page is checked from its first day.
 """
 
 import re
@@ -14,8 +14,8 @@ from playwright.async_api import Browser, Page, expect
 from support.console import log_in, watched
 from support.databases import SqliteFiles
 from support.front import served
-from support.look import FORMS, opened
-from support.visits import Address, addresses
+from support.page_addresses import Address, addresses
+from support.pictures import FORMS, opened
 from support.world import NIGHT, World, open_world
 
 AXE = Path(__file__).parent.parent / "support" / "vendor" / "axe.min.js"

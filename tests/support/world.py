@@ -11,12 +11,12 @@ kept of the week before is written as it would have been kept.
             ...
 
 `world.places` says what the parameters of a page's path are in this world, by the parameter's name or by the noun that
-stands before it in the path; `support.visits` makes addresses of them. For people there is a command, to be run in the
-folder `tests`:
+stands before it in the path; `support.page_addresses` makes addresses of them. For people there is a command, to be run
+in the folder `tests`:
 
-    python -m support.look serve          a console with this world, which lives on; it prints where and who
-    python -m support.look picture /      pictures of this address: light, dark and on a phone
-    python -m support.look pictures       of every page
+    python -m support.pictures serve          a console with this world, which lives on; it prints where and who
+    python -m support.pictures picture /      pictures of this address: light, dark and on a phone
+    python -m support.pictures pictures       of every page
 """
 
 import asyncio

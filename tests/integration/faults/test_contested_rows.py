@@ -8,7 +8,7 @@ import pytest
 
 from fieldpost.testing import ManualClock
 from support.centre import Centre, open_centre
-from support.contest import check, contend, ids, park_many, purge_of
+from support.contested_rows import check, contend, ids, park_many, purge_of
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from support.crowd import send_in_a_crowd
+from support.many_scripts import send_in_a_crowd
 
 
 @pytest.mark.fault(1)

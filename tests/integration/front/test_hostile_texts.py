@@ -18,7 +18,7 @@ from fieldpost.core.sites.intent import IntentKind
 from fieldpost.core.times import to_text
 from fieldpost.link.messages import CallRow, CommandResult, Health, Telemetry
 from support.front import ADMIN, OPERATOR
-from support.visits import addresses
+from support.page_addresses import addresses
 from support.world import World, open_world
 
 RTL = "\u202e"

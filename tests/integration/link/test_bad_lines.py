@@ -31,7 +31,7 @@ from fieldpost.site.carriers.central import CentralCarrier
 from fieldpost.site.config.options import ForwardOptions
 from fieldpost.site.forwarding.forwarder import Forwarder
 from fieldpost.testing import ManualClock
-from support.bad_line import BadLine, bad_line
+from support.bad_connection import BadLine, bad_line
 from support.front import Front, served
 from support.line import Line, receive
 from support.running_central import until

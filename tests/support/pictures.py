@@ -1,8 +1,8 @@
-"""Look at the console with the sample world in it. Run in the folder `tests`:
+"""Pictures of the console with the sample world, or the console itself. Run in the folder `tests`:
 
-    python -m support.look serve [--port 8400]              a console that lives on, until interrupted
-    python -m support.look picture PATH… [--to FOLDER]      pictures of these addresses: light, dark and on a phone
-    python -m support.look pictures [--to FOLDER]           of every page; this is what `make pictures` does
+    python -m support.pictures serve [--port 8400]              a console that lives on, until interrupted
+    python -m support.pictures picture PATH… [--to FOLDER]      pictures of these addresses: light, dark and on a phone
+    python -m support.pictures pictures [--to FOLDER]           of every page; this is what `make pictures` does
 
 A picture is of the world as it stands at 03:14 on 15 November 2026, so that it changes only when the console does.
 An address may be a path, or the name of something notable in the world: `partial`, `held`, `act running` and so on.
@@ -26,7 +26,7 @@ from support.browser import find_chromium
 from support.console import log_in
 from support.databases import SqliteFiles
 from support.front import served
-from support.visits import Address, addresses
+from support.page_addresses import Address, addresses
 from support.world import NIGHT, World, live_on, open_world
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
@@ -40,7 +40,7 @@ FORMS = {"light": ("light", 1280, 800), "dark": ("dark", 1280, 800), "phone": ("
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="support.look", description="the console with the sample world")
+    parser = argparse.ArgumentParser(prog="support.pictures", description="the console with the sample world")
     commands = parser.add_subparsers(dest="command", required=True)
     serving = commands.add_parser("serve")
     serving.add_argument("--port", type=int, default=8400)
@@ -130,7 +130,7 @@ def _named(path: str, world: World) -> Address:
 
 @asynccontextmanager
 async def _fresh(end: datetime) -> AsyncIterator[World]:
-    with tempfile.TemporaryDirectory(prefix="fieldpost-look-") as name:
+    with tempfile.TemporaryDirectory(prefix="fieldpost-pictures-") as name:
         folder = Path(name)
         (folder / "world").mkdir()
         async with open_world(SqliteFiles(folder).fresh(folder / "world"), end) as world:
