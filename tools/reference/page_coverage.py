@@ -126,6 +126,7 @@ LOCAL = {
     "call",
     "central",
     "demo",
+    "listen",
     "migrate",
     "profiles",
     "secrets new-key",

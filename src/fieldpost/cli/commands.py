@@ -29,6 +29,7 @@ class CommandGroup(CommandsOnDemand):
         "write": "local.script:write",
         "status": "local.script:status",
         "demo": "local.demo:demo",
+        "listen": "local.listen:listen",
         "site": "local.site:app",
         "notifications": "api.notifications:app",
         "bulk-actions": "api.bulk_actions:app",

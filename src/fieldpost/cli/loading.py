@@ -51,7 +51,7 @@ PROCESSES = ("central", "demo", "site")
 """Commands that run until they are stopped; they log and have no result to print as JSON."""
 FILES = ("lists export", "audit export")
 """Commands that write a file; --format selects its format."""
-OFFLINE = ("logout", "profiles", "secrets new-key")
+OFFLINE = ("listen", "logout", "profiles", "secrets new-key")
 """Commands beside those over the API that send no request by the shared options."""
 
 
