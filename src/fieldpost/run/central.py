@@ -130,6 +130,8 @@ async def _serve(
                     node.upkeep.indexer.run(),
                     node.upkeep.clock_watch.run(),
                     node.upkeep.sealer.run(),
+                    node.upkeep.expiry.run(),
+                    node.notices.run(),
                     node.commands.run(),
                     operate.bulk_actions.run(),
                 )

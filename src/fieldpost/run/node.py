@@ -13,6 +13,7 @@ from fieldpost.central.adapters.email.options import EmailOptions
 from fieldpost.central.commands.sender import CommandSender
 from fieldpost.central.dispatch.crash_log import CRASH_FILE, CrashLog
 from fieldpost.central.dispatch.dispatcher import Dispatcher
+from fieldpost.central.ingest.notices import NoticePublisher
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.secrets.key_files import load_keyring
@@ -47,6 +48,7 @@ class CentralNode:
     adapters: dict[str, Adapter]
     operate: Operate
     commands: CommandSender
+    notices: NoticePublisher
     dispatcher: Dispatcher
     upkeep: CentralUpkeep
     server: CentralServer
@@ -74,6 +76,7 @@ async def assemble(
     metrics = Metrics(clock)
     ingest = Ingest(store, clock, settings.ingest, metrics, settings.mirror, settings.events)
     commands = CommandSender(store, ingest.mirrors, settings.mirror.reconcile_interval_s, clock)
+    notices = NoticePublisher(store, clock, ingest.publisher)
     rng = random.Random(secrets.randbits(64))
     dispatcher = Dispatcher(
         store,
@@ -98,6 +101,7 @@ async def assemble(
         keyring,
         Path(settings.audit.heads_file or folder / HEADS_FILE),
         settings.events.retention_days,
+        settings.webhooks,
     )
     watch = Watch.over(
         store,
@@ -114,7 +118,7 @@ async def assemble(
     certificate = Certificate(settings.front) if settings.front.has_tls else None
     server = CentralServer(app, listening, settings.front, certificate)
     return CentralNode(
-        node_id, store, clock, outbound, loaded, operate, commands, dispatcher, upkeep, server, certificate
+        node_id, store, clock, outbound, loaded, operate, commands, notices, dispatcher, upkeep, server, certificate
     )
 
 

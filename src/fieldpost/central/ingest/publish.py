@@ -29,9 +29,11 @@ from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.events import events, subscriptions, topics
 from fieldpost.central.store.events.events import Matched, StoredEvent
 from fieldpost.core.errors import out_of_range
+from fieldpost.core.events.audience import is_reserved, may_get
 from fieldpost.core.events.event import Event, event_digest, notification_id_of
 from fieldpost.core.events.filter import Matcher
-from fieldpost.core.events.subscription import subscription_key
+from fieldpost.core.events.notice import NOTICE_TYPES
+from fieldpost.core.events.subscription import Subscription, subscription_key
 from fieldpost.core.events.topic import Topic
 from fieldpost.link.messages import ACCEPTED, DUPLICATE, REJECTED
 
@@ -74,6 +76,8 @@ class _Catalogue:
     matcher: Matcher[tuple[str, str, str]]
     """Subscription id, delivery key and name of each subscription."""
     topics: dict[str, Topic]
+    subscriptions: dict[str, Subscription]
+    """By id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +185,15 @@ def _load(conn: Connection) -> _Catalogue:
         version,
         Matcher(((s.subscription_id, subscription_key(s.subscription_id), s.name), s.filter) for s in active),
         {topic.name: topic for topic in topics.all_topics(conn)},
+        {one.subscription_id: one for one in active},
     )
 
 
 def _refusal(e: Event, catalogue: _Catalogue, is_open: bool) -> EventVerdict | None:
     topic = catalogue.topics.get(e.topic)
-    if topic is None and not is_open:
+    if is_reserved(e):
+        return EventVerdict(e.event_id, REJECTED, "topic.reserved", f"only central publishes to topic {e.topic!r}")
+    if topic is None and not is_open and e.topic not in NOTICE_TYPES:
         return EventVerdict(e.event_id, REJECTED, "topic.unknown", f"topic {e.topic!r} is not registered")
     if topic is not None and topic.archived_at is not None:
         return EventVerdict(e.event_id, REJECTED, "topic.archived", f"topic {e.topic!r} is archived")
@@ -194,9 +201,11 @@ def _refusal(e: Event, catalogue: _Catalogue, is_open: bool) -> EventVerdict | N
 
 
 def _notifications(e: Event, catalogue: _Catalogue) -> list[tuple[str, str, str]]:
+    topic = catalogue.topics.get(e.topic)
     return [
         (notification_id_of(e.event_id, subscription_id), key, name)
         for subscription_id, key, name in catalogue.matcher.match(e)
+        if may_get(catalogue.subscriptions[subscription_id], e, topic)
     ]
 
 

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from fieldpost.central.adapters.webhook.options import WebhookOptions
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.upkeep.clock_watch import ClockWatch
+from fieldpost.central.upkeep.expiry import ParkedExpiry
 from fieldpost.central.upkeep.indexer import Indexer
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
@@ -25,6 +27,7 @@ class CentralUpkeep:
     indexer: Indexer
     clock_watch: ClockWatch
     sealer: Sealer
+    expiry: ParkedExpiry
 
     @classmethod
     def over(
@@ -38,6 +41,7 @@ class CentralUpkeep:
         keyring: Keyring | None = None,
         heads_file: Path | None = None,
         event_retention_days: float = 365.0,
+        webhooks: WebhookOptions | None = None,
     ) -> "CentralUpkeep":
         retention = (options or UpkeepOptions()).audit_retention
         leader = Leader(store, node_id, clock, options)
@@ -48,4 +52,5 @@ class CentralUpkeep:
             Indexer(store, clock, leader),
             ClockWatch(store, clock),
             Sealer(store, clock, leader, keyring or Keyring(), retention, heads_file),
+            ParkedExpiry(store, clock, leader, webhooks),
         )

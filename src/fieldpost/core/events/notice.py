@@ -16,7 +16,7 @@ FAILING = NOTICE_TOPICS + "failing"
 BLOCKED = NOTICE_TOPICS + "blocked"
 DISABLED = NOTICE_TOPICS + "disabled"
 RECOVERED = NOTICE_TOPICS + "recovered"
-TOPICS: Mapping[str, str] = {
+NOTICE_TYPES: Mapping[str, str] = {
     FAILING: "A subscription began to fail, or has failed for half of the time after which it is disabled.",
     BLOCKED: "A subscription is blocked after too many failures in a row.",
     DISABLED: "A subscription was disabled: by its receiver (410), after days of failures, or by a user.",

@@ -13,11 +13,20 @@ from sqlalchemy import Connection, Row
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.purging import DatedTable, PurgedBatch, PurgeRange
 from fieldpost.central.store.engine.statement import Statement
+from fieldpost.core.events.subscription import WEBHOOK_TYPE
 
 _expired = Statement(
     """
     select notification_id, terminal_at as at from notifications
     where terminal_at >= :after and terminal_at < :cutoff
+    order by terminal_at limit :limit {locked}
+    """,
+    result={"notification_id": Id, "at": Moment},
+)
+_expired_webhooks = Statement(
+    """
+    select notification_id, terminal_at as at from notifications
+    where terminal_at >= :after and terminal_at < :cutoff and status = 'parked' and type = :type
     order by terminal_at limit :limit {locked}
     """,
     result={"notification_id": Id, "at": Moment},
@@ -70,7 +79,16 @@ def purge_notifications(conn: Connection, span: PurgeRange) -> PurgedBatch:
 
     The first query locks the rows; rows that another transaction has locked are left for the next purge.
     """
-    found = _expired.run(conn, after=span.after, cutoff=span.cutoff, limit=span.limit)
+    return _delete_found(conn, _expired.run(conn, after=span.after, cutoff=span.cutoff, limit=span.limit), span)
+
+
+def expire_parked_webhooks(conn: Connection, span: PurgeRange) -> PurgedBatch:
+    """Delete webhook notifications that were parked before the cutoff, as the purge does."""
+    found = _expired_webhooks.run(conn, after=span.after, cutoff=span.cutoff, limit=span.limit, type=WEBHOOK_TYPE)
+    return _delete_found(conn, found, span)
+
+
+def _delete_found(conn: Connection, found: Sequence[Row[Any]], span: PurgeRange) -> PurgedBatch:
     ids = [row.notification_id for row in found]
     if not ids:
         return PurgedBatch(0, None)
