@@ -126,6 +126,7 @@ async def test_rotation_refuses_an_unknown_name_and_values_out_of_range(front: F
 
 
 @pytest.mark.req("DEC-51")
+@pytest.mark.threat(33)
 async def test_a_token_name_is_never_given_twice_whoever_owned_it(front: Front) -> None:
     token_id = await add_publisher(front, "shop")
     await front.operate.tokens.revoke(ADMIN, token_id)
@@ -156,6 +157,7 @@ async def test_a_user_cannot_have_the_role_publisher(front: Front) -> None:
     assert (refused.status_code, refused.json()["code"]) == (422, "role.unknown")
 
 
+@pytest.mark.threat(33)
 async def test_a_sender_cannot_claim_an_id_that_central_derives(front: Front) -> None:
     """An id derived from an Idempotency-Key is computable: a site could take it first."""
     await add_publisher(front, "shop")
