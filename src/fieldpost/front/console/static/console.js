@@ -22,7 +22,7 @@ function showLocalTimes(root) {
     time.dataset.local = "";
   }
   const hint = document.getElementById("zone");
-  if (hint) hint.textContent = `times in ${zone}; hover over a time for UTC`;
+  if (hint) hint.textContent = zone === "UTC" ? "times in UTC" : `times in ${zone}; hover over a time for UTC`;
   // Forms with times submit the browser's time zone; without scripts times are UTC.
   for (const field of root.querySelectorAll("input[type=hidden][name=zone]")) field.value = zone;
   for (const label of root.querySelectorAll("[data-zone]")) label.textContent = "";
