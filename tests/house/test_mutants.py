@@ -34,20 +34,20 @@ def test_a_killed_mutation_passes_and_a_survivor_fails_the_run(project: Path, tm
     )
     (tmp_path / ".venv").symlink_to(Path(sys.prefix))
 
-    def run(tests: str, old: str = "n > 3") -> tuple[int, str]:
+    def run(tests: str, *arguments: str, old: str = "n > 3") -> tuple[int, str]:
         (tmp_path / "tools/mutations.toml").write_text(
             f'[[mutation]]\nname = "m"\nfile = "rule.py"\nold = "{old}"\nnew = "n >= 3"\ntests = "{tests}"\n'
         )
-        command = [sys.executable, str(tmp_path / "tools/mutants")]
+        command = [sys.executable, str(tmp_path / "tools/mutants"), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout
 
     code, output = run("tests/test_good.py")
     assert (code, "1 of 1 mutations killed" in output) == (0, True), output
-    code, output = run("tests/test_weak.py")
+    code, output = run("tests/test_weak.py", "--no-baseline")
     assert (code, "SURVIVED  m" in output) == (1, True), output
     code, output = run("tests/test_missing.py")
     assert (code, "WITHOUT A MUTATION these fail" in output) == (1, True), output
-    code, output = run("tests/test_good.py", old="n > 4")
+    code, output = run("tests/test_good.py", "--check", old="n > 4")
     assert (code, "DOES NOT FIT  m" in output) == (1, True), output
     assert (tmp_path / "src/fieldpost/rule.py").read_text() == "def is_big(n):\n    return n > 3\n"
