@@ -39,6 +39,17 @@ for _ in range(3):
     os.read(0, 1)
 """
 
+ISSUING = """
+import os, sys
+from pathlib import Path
+from fieldpost.clock import SystemClock
+from support.calls import Calls
+calls = Calls(Path(sys.argv[1]), SystemClock())
+for _ in range(3):
+    os.write(1, calls.issue().encode() + b"\\n")
+    os.read(0, 1)
+"""
+
 # Sends again what it was not confirmed, as a script does; says each id when it is confirmed.
 ONE_BY_ONE = """
 import os, sys
@@ -140,6 +151,23 @@ def test_a_salvage_does_not_wait_for_a_script_that_is_idle_and_what_it_sends_the
     assert len(confirmed) == 3
     assert ids_in(path) == {"first", *confirmed}
     assert set_aside.exists()
+
+
+def test_a_call_issued_after_the_salvage_is_in_the_new_file(path: Path) -> None:
+    """Calls are written in a transaction of several statements, on a connection from before the salvage."""
+    script = start(ISSUING, path, stdin=subprocess.PIPE)
+    assert script.stdout is not None
+    assert script.stdin is not None
+    issued = [script.stdout.readline().strip()]
+    salvage(path, NOW)
+    output, _ = script.communicate("\n\n", timeout=DEADLINE_S)
+    issued += output.split()
+    assert len(issued) == 3
+    calls = Calls(path, ManualClock())
+    try:
+        assert [calls.record(call_id).status.value for call_id in issued] == ["pending"] * 3
+    finally:
+        calls.close()
 
 
 @contextmanager

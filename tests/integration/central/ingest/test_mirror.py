@@ -114,6 +114,19 @@ async def test_reports_that_come_twice_late_or_in_the_wrong_order_change_nothing
         assert await status_of(centre, one) == "retrying"
 
 
+@pytest.mark.parametrize("is_newest_first", [False, True])
+async def test_of_two_reports_of_a_call_in_one_message_the_newer_counts(
+    centre: Centre, mirrors: CallMirrors, calls: Calls, is_newest_first: bool
+) -> None:
+    one = calls.parked()
+    parked = calls.told().rows
+    calls.retry(one)
+    told = calls.told()
+    rows = (*told.rows, *parked) if is_newest_first else (*parked, *told.rows)
+    await mirrors.telemetry(SITE, msgspec.structs.replace(told, rows=rows))
+    assert await status_of(centre, one) == "retrying"
+
+
 @pytest.mark.req("RES-36")
 async def test_a_retry_of_a_parked_call_wins_over_parked(centre: Centre, mirrors: CallMirrors, calls: Calls) -> None:
     one = calls.parked()

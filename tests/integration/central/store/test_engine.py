@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, make_url, text
+from sqlalchemy import Connection, event, make_url, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.util import await_only
 
@@ -163,6 +163,30 @@ async def test_what_waits_together_is_committed_together(embedded: Store, sqlite
     assert await waiting_together(embedded, *functions) == [f"{n:03}" for n in range(100)]
     assert commits_in(file) - before <= 2, "one for what waited, and at most one for what kept the writer busy"
     assert len(await notes(embedded)) == 100
+
+
+@pytest.mark.req("ING-03")
+async def test_a_write_has_no_result_before_its_commit(embedded: Store) -> None:
+    ran, at_commit, go_on = threading.Event(), threading.Event(), threading.Event()
+
+    def work(_conn: Connection) -> int:
+        ran.set()
+        return 7
+
+    def hold(_conn: Connection) -> None:
+        if ran.is_set():
+            at_commit.set()
+            go_on.wait(30)
+
+    event.listen(embedded._writer, "commit", hold)  # type: ignore[attr-defined]
+    writing = asyncio.create_task(embedded.write(work))
+    try:
+        assert await asyncio.to_thread(at_commit.wait, 30)
+        await asyncio.wait([writing], timeout=0.2)
+        assert not writing.done()
+    finally:
+        go_on.set()
+    assert await writing == 7
 
 
 async def test_a_function_that_fails_spoils_none_that_waited_with_it(embedded: Store) -> None:
