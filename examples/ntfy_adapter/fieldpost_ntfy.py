@@ -61,7 +61,11 @@ class NtfyAdapter:
             return PermanentFailure(f"the channel's settings are invalid: {error.message}", phase="settings")
         until = time.monotonic() + self.deadline_s * 0.95
         results = dict.fromkeys(envelope.targets, Target("", TargetStatus.DUE, "not tried"))
+        reached: list[str] = []
         for topic in results:
+            if reached:  # if this node dies now, these topics get no second copy
+                await envelope.record_reached(reached)
+                reached = []
             try:
                 status = await self._post(settings, topic, envelope, until - time.monotonic())
             except Blocked as error:
@@ -79,6 +83,7 @@ class NtfyAdapter:
                     results[topic] = Target(topic, TargetStatus.DUE, f"answered {status}")
                 case _ if 200 <= status < 300:
                     results[topic] = Target(topic, TargetStatus.DELIVERED)
+                    reached.append(topic)
                 case _ if 300 <= status < 500:
                     results[topic] = Target(topic, TargetStatus.FAILED, f"answered {status}")
                 case _:
