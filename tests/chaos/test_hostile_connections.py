@@ -35,8 +35,8 @@ async def test_probes_are_answered_for_half_a_minute(
         path.write_bytes(authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes())
         trusting, options = ssl.create_default_context(), FrontOptions(tls_cert=str(path))
         authority.configure_trust(trusting)
-    # With TLS both ends of every connection are in this process, with buffers of 256 KiB each.
-    grown_max = 300 * MIB if has_tls else 50 * MIB
+    # With TLS both ends of every connection are in this process.
+    grown_max = 100 * MIB if has_tls else 50 * MIB
     with without_bugs(caplog):
         async with open_front(store_url, ManualClock()) as front, target_of(front, options, trusting) as target:
             await withstand(target, kind, COUNT, addresses=addresses, seconds=30, grown_max=grown_max)

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ def test_every_module_has_a_docstring(project: Path) -> None:
     assert missing == []
 
 
+@pytest.mark.threat(25)
 def test_requirements_are_pinned_with_hashes_and_name_no_registry(project: Path) -> None:
     files = sorted((project / "requirements").glob("*.txt"))
     assert [file.name for file in files] == [
@@ -40,6 +42,52 @@ def test_requirements_are_pinned_with_hashes_and_name_no_registry(project: Path)
             assert re.match(r"[a-z0-9-]+==\S+( ;.*)? \\$|    --hash=sha256:[0-9a-f]{64}( \\)?$", line), (
                 f"{file.name}: {line}"
             )
+
+
+LICENCES = {
+    "MIT": "MIT",
+    "Apache": "Apache-2.0",
+    "BSD": "BSD",
+    "PSF": "PSF-2.0",
+    "Python Software Foundation": "PSF-2.0",
+    "ISC": "ISC",
+    "OSI": "OSI",
+    "zlib": "zlib",
+}
+
+
+@pytest.mark.threat(25)
+def test_every_run_time_dependency_has_its_line_and_licence(project: Path) -> None:
+    """A new package, or another licence of a known one, is a decision and not an accident of an upgrade."""
+    page = (project / "docs/adr/0015-dependencies.md").read_text()
+    lines = dict(re.findall(r"^\| ([a-z0-9-]+) \| ([^|]+) \|", page, re.MULTILINE))
+    lines.pop("package", None)
+    run = {
+        name for kind in ("base", "central", "site-postgresql") for name in pins(project / f"requirements/{kind}.txt")
+    }
+    assert set(lines) == run
+    for name, licence in lines.items():
+        assert licences_in(licence), f"{name} has no licence that we know"
+        if installed := licences_of(name):
+            assert licences_in(licence) == installed, name
+
+
+def licences_in(text: str) -> set[str]:
+    return {known for word, known in LICENCES.items() if word.lower() in text.lower()}
+
+
+def licences_of(name: str) -> set[str]:
+    """The licences that the installed package declares; empty if it declares none or is not for this platform."""
+    try:
+        declared = metadata(name)
+    except PackageNotFoundError:
+        return set()
+    classifiers = [one for one in declared.get_all("Classifier") or [] if one.startswith("License ::")]
+    return licences_in(
+        " ".join([declared.get("License-Expression") or declared.get("License") or "", *classifiers]).replace(
+            "OSI Approved", ""
+        )
+    )
 
 
 def test_the_project_file_names_no_registry(project: Path) -> None:

@@ -37,6 +37,8 @@ HEAD_BYTES_MAX = 16 * 1024
 REQUEST_BYTES_MAX = 2 * FRAME_BYTES_MAX
 """More than any accepted body with its framing; a client that sends more ignores the answer."""
 PIPELINED_MAX = 8
+WRITE_BYTES = 64 * 1024
+"""How many bytes wait in this process for a client to read before the answer pauses."""
 LINGER_S = 5.0
 SITE_TOKEN = b"fp_site_"
 LOG_EVERY_S = 10.0
@@ -155,6 +157,8 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(closed_once(transport))
+        # Over TLS the loop would keep half a megabyte for a client that does not read.
+        cast(Transport, transport).set_write_buffer_limits(high=WRITE_BYTES)
         self._deadline.set(self._options.header_s)
         if self.admitted is not None:
             return

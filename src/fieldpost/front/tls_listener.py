@@ -6,6 +6,7 @@ uvicorn sees a connection only after the handshake, so sockets that never begin 
 import asyncio
 import socket
 import ssl
+from asyncio import sslproto
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -16,6 +17,9 @@ from fieldpost.front.admission import OpenConnection
 from fieldpost.front.http_limits import LimitedConfig
 from fieldpost.link.http.accepting import accept_forever
 
+READ_BYTES = 32 * 1024
+"""The read buffer of a TLS connection. asyncio allocates and fills 256 KiB for each, so that a few hundred silent peers
+took a hundred megabytes; uvloop reserves as much but touches only what is read."""
 SHUTDOWN_S = 3600.0
 """A closing TLS connection is ended by the write deadline, which knows whether the peer reads."""
 
@@ -37,6 +41,8 @@ class TlsListener:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
+        # The loop offers no parameter for it.
+        sslproto.SSLProtocol.max_size = READ_BYTES
         self._socket.setblocking(False)
         self._socket.listen(self._config.backlog)
         self._spawn(asyncio.create_task(accept_forever(self._socket, self._admit, self._not_accepted)))
