@@ -57,7 +57,7 @@ class ServerMemory:
             )
         if traits.recipients_max < RECIPIENTS_MAX:
             found.append(
-                f"the server accepts at most {traits.recipients_max} recipients per message, so this node sends a"
-                " notification to more of them in several messages"
+                f"the server seems to accept at most {traits.recipients_max} recipient(s) per message, so this node"
+                " sends a notification to more of them in several messages"
             )
         return found

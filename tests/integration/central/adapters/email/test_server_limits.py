@@ -71,8 +71,8 @@ async def test_a_learned_limit_is_shown_and_tried_again_after_an_hour() -> None:
         rule = server.on("rcpt").after(7, per="transaction").reply(*TOO_MANY[0])
         await adapter.deliver(mail)
         assert adapter.warnings(mail.settings) == [
-            "the server accepts at most 7 recipients per message, so this node sends a notification to more of them in"
-            " several messages"
+            "the server seems to accept at most 7 recipient(s) per message, so this node sends a notification to more"
+            " of them in several messages"
         ]
         rule.withdraw()
         clock.advance(LEARNED_S)
