@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from fieldpost.core.events.event import Event
+from fieldpost.core.events.filter import FilterEntry
 from fieldpost.core.events.topic import Topic
 from fieldpost.testing import ManualClock
 from support.front import ADMIN, Front, open_front
@@ -94,3 +95,22 @@ async def test_a_viewer_sees_the_catalogue_and_cannot_change_it(quick: Front) ->
         text = await visitor.look("/topics/orders")
         assert "administrators only" in text
         assert "<form" not in visitor.page.text.split("<main", 1)[1].split("</main", 1)[0]
+
+
+async def test_a_notification_of_an_event_links_to_its_event_and_subscription(quick: Front) -> None:
+    made = await quick.operate.subscriptions.add(
+        ADMIN, "mirror", "web", [FilterEntry(topic="orders")], {"url": "https://93.184.216.34/in"}
+    )
+    await publish(quick)
+    ((found,),) = await quick.centre.rows("select notification_id from notifications")
+    async with visiting(quick, "operator") as visitor:
+        await visitor.look(f"/notifications/{found}")
+        assert f'href="/events/{EVENT_ID}"' in visitor.page.text
+        assert f'href="/subscriptions/{made.subscription.subscription_id}"' in visitor.page.text
+        assert 'href="/lists/mirror"' not in visitor.page.text
+        text = await visitor.look(f"/events/{EVENT_ID}")
+        assert "1 subscription matched this event" in text
+        assert "mirror" in text
+    async with quick.client("viewer") as client:
+        answer = await client.get(f"/api/v1/notifications/{found}")
+        assert answer.json()["event_id"] == EVENT_ID

@@ -87,7 +87,7 @@ DETAIL = View(
     "source_instance=notification.provenance.instance source_script=notification.provenance.script",
     within("notification.provenance", "execution_id parent_execution_id"),
     ViewField("site_enqueued_at", _enqueued_at),
-    within("notification", "held_reason terminal_at"),
+    within("notification", "held_reason terminal_at event_id"),
     ViewField("targets", "notification.targets", TARGET),
     ViewField("attempts", view=ATTEMPT),
     ViewField("audit", view=AUDIT),

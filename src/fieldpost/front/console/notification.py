@@ -13,6 +13,7 @@ from fieldpost.central.watch.timeline import cycles, stops, timeline
 from fieldpost.core.actor import APP, Actor, Role
 from fieldpost.core.audit import AuditKind, AuditStatus
 from fieldpost.core.delivery.explain import parts
+from fieldpost.core.events.subscription import SUBSCRIPTION_KEY
 from fieldpost.core.notification import Notification, Status
 from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.front.auth import Access
@@ -86,6 +87,7 @@ async def _page(
         stops=stops(n, detail.attempts, detail.channel),
         cycles=cycles(timeline(n, detail.attempts, detail.audit, detail.next_attempt_at)),
         is_app=n.provenance.site.startswith(APP),
+        subscription_id=_subscription_of(n.delivery_key),
         same_error=_same_error(n),
         commands=_commands(request, n),
         has_own_url=request.own_url is not None,
@@ -146,6 +148,11 @@ def _conflict_text(detail: Detail, error: NotAsSeen) -> str:
 
 def _path(n: Notification) -> str:
     return f"{NOTIFICATIONS}/{n.notification_id}"
+
+
+def _subscription_of(delivery_key: str) -> str | None:
+    """The id of the subscription that the key belongs to; None for a list."""
+    return delivery_key.removeprefix(SUBSCRIPTION_KEY) if delivery_key.startswith(SUBSCRIPTION_KEY) else None
 
 
 ROUTES = (
