@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
+from fieldpost.central.operate.recovery import gather_recovery, is_recovery
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import records as rows
@@ -60,6 +61,12 @@ def step(conn: Connection, action_id: str, *, now: datetime | None) -> StepDone 
 
 def _gather(conn: Connection, found: BulkStep, at: datetime) -> BulkAction:
     action = found.action
+    if is_recovery(action):
+        action, end = gather_recovery(conn, found, at)
+        if end is not None:
+            bulk_actions.keep(conn, action, at, end)
+            return action
+        return _keep(conn, replace(action, status=BulkStatus.RUNNING), at)
     assert action.wanted is not None, "a selection needs no collecting"
     page = notifications.find(conn, Filter.parse(action.wanted), limit=GATHER_MAX, before=found.gathered_to)
     parked = [n for n in page.notifications if n.terminal_at is not None and n.terminal_at <= action.as_of]

@@ -38,6 +38,13 @@ class NotificationActions(Actions):
         self._store.wake.set()
         return changed
 
+    async def resend(self, actor: Actor, notification_id: str, version: int) -> Notification:
+        """Send a delivered or parked webhook again under the same id, by which its receiver recognises it."""
+        require(actor, Role.OPERATOR, "notification.resend")
+        changed = await self._change(actor, notification_id, version, lifecycle.resend, AuditStatus.SUBMITTED)
+        self._store.wake.set()
+        return changed
+
     async def discard(self, actor: Actor, notification_id: str, version: int) -> Notification:
         """Give it up; the row and its history stay until they are purged."""
         require(actor, Role.OPERATOR, "notification.discard")

@@ -21,6 +21,7 @@ from fieldpost.central.operate.intents import IntentOptions, Intents
 from fieldpost.central.operate.list_files import ListFiles
 from fieldpost.central.operate.lists import Lists
 from fieldpost.central.operate.notifications import NotificationActions
+from fieldpost.central.operate.recovery import Recovery
 from fieldpost.central.operate.secrets import Secrets
 from fieldpost.central.operate.sites import SiteActions
 from fieldpost.central.operate.subscriptions import SubscriptionActions
@@ -39,6 +40,7 @@ class Operate:
     list_files: ListFiles
     channels: ChannelActions
     subscriptions: SubscriptionActions
+    recovery: Recovery
     secrets: Secrets
     breakers: Breakers
     sites: SiteActions
@@ -75,6 +77,7 @@ class Operate:
             ListFiles(store, adapters, clock),
             ChannelActions(store, adapters, clock, ring),
             SubscriptionActions(store, adapters, clock, ring, webhooks),
+            Recovery(store, clock),
             Secrets(store, clock, ring),
             Breakers(store, clock),
             SiteActions(store, clock),

@@ -21,6 +21,7 @@ from fieldpost.central.access.audit_trail import (
 from fieldpost.central.adapters.webhook.description import SUBSCRIPTION_FIELDS
 from fieldpost.central.adapters.webhook.options import WebhookOptions
 from fieldpost.central.operate.channel_settings import check_hosts
+from fieldpost.central.operate.recovery import Recovery
 from fieldpost.central.operate.subscription_settings import apply_settings, new_signing_secret, rotate_secret
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.statement import database_time
@@ -31,8 +32,9 @@ from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
+from fieldpost.core.bulk import BulkAction
 from fieldpost.core.delivery.adapter import Adapter, SettingField
-from fieldpost.core.delivery.breaker import probe_now
+from fieldpost.core.delivery.breaker import Breaker, probe_now
 from fieldpost.core.delivery.retry import parse
 from fieldpost.core.errors import Conflict
 from fieldpost.core.events.filter import FilterEntry, check_filter
@@ -163,6 +165,24 @@ class SubscriptionActions(Actions):
     ) -> Subscription:
         """Create no more notifications and park the waiting ones, in batches."""
         return await self._move(actor, "disable", subscription_id, version, SubscriptionState.DISABLED, reason)
+
+    async def enable(
+        self, actor: Actor, subscription_id: str, version: int, resume_from: datetime | None
+    ) -> tuple[Subscription, BulkAction | None]:
+        """Let a disabled subscription get notifications again, and recover it since `resume_from`; None for new events
+        only. Its outage is forgotten."""
+        seen = await self._seen(subscription_id, version)
+        if seen.state is not SubscriptionState.DISABLED:
+            raise Conflict(
+                "subscription.state", f"only a disabled subscription can be enabled; it is {seen.state.value}"
+            )
+        enabled = await self._move(actor, "enable", subscription_id, version, SubscriptionState.ACTIVE, None)
+        key = subscription_key(subscription_id)
+        await self._store.write(breaker_rows.change, key, lambda b: Breaker(key=key, version=b.version))
+        if resume_from is None:
+            return enabled, None
+        recovery = Recovery(self._store, self._clock)
+        return enabled, await recovery.start(actor, subscription_id, resume_from, "enabled again")
 
     async def remove(self, actor: Actor, subscription_id: str, version: int, reason: str | None = None) -> Subscription:
         """Create no more notifications and discard the waiting ones, in batches. The record stays for history."""

@@ -203,6 +203,21 @@ def retry(n: Notification, now: datetime) -> Transition:
     )
 
 
+def resend(n: Notification, now: datetime) -> Transition:
+    """Send a webhook again under its id, although it was delivered or is parked: a new cycle for all its targets."""
+    if n.status not in (Status.DELIVERED, Status.PARKED) or n.event_id is None:
+        what = "notification to a list" if n.event_id is None else f"notification that is {n.status.value}"
+        raise Conflict("notification.not_resendable", f"a {what} cannot be resent")
+    return Transition(
+        status=Status.PENDING,
+        retry_count=0,
+        cycle=n.cycle + 1,
+        last_attempt_at=n.last_attempt_at,
+        due_at=now,
+        targets=tuple(replace(t, status=TargetStatus.DUE, error=None) for t in n.targets),
+    )
+
+
 def discard(n: Notification, now: datetime) -> Transition:
     """An operator's Discard: delivery is abandoned; the row stays."""
     _require_parked(n, "discarded")
