@@ -77,6 +77,7 @@ class FairQueue(Generic[K, T]):
         self._waiting: list[_WaitingSubmit[K, T]] = []
         self._waiting_items = 0
         self._arrival = count()
+        self._is_starting = False
         self._running: set[asyncio.Task[None]] = set()
 
     @property
@@ -112,10 +113,17 @@ class FairQueue(Generic[K, T]):
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, _WaitingSubmit(start, next(self._arrival), items, content, answer))
         self._waiting_items += items
-        self._start_waiting()
+        self._start_soon()
         return answer
 
+    def _start_soon(self) -> None:
+        """In the next turn of the event loop, so that submits that arrive together are stored together."""
+        if not self._is_starting:
+            self._is_starting = True
+            asyncio.get_running_loop().call_soon(self._start_waiting)
+
     def _start_waiting(self) -> None:
+        self._is_starting = False
         while group := self._next_group():
             self._now = max(self._now, group[-1].start)
             items = sum(one.items for one in group)
@@ -137,7 +145,7 @@ class FairQueue(Generic[K, T]):
     def _leave(self, items: int) -> None:
         self._items -= items
         self._groups -= 1
-        self._start_waiting()
+        self._start_soon()
         if not self._groups and not self._waiting:
             # Idle: tags matter only while sites compete.
             self._tags.clear()

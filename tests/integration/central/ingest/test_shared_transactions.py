@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from fieldpost.central.ingest.fair_queue import Pace
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.core.audit import AuditStatus
 from fieldpost.core.errors import Unavailable
@@ -32,14 +31,11 @@ class NotedStore:
         return getattr(self._store, name)
 
 
-def ingest_with_one_transaction(centre: Centre, store: NotedStore) -> Ingest:
-    """While the first submit is stored the others wait."""
+async def submit_all(
+    centre: Centre, store: NotedStore, submits: dict[str, tuple[Item, ...]]
+) -> dict[str, Ack | BaseException]:
+    """The answers by site to submits that arrive together."""
     ingest = Ingest(store, centre.clock)
-    ingest._pace = Pace(2000, centre.clock.monotonic, ingest._store_group, groups_max=1)
-    return ingest
-
-
-async def submit_all(ingest: Ingest, submits: dict[str, tuple[Item, ...]]) -> dict[str, Ack | BaseException]:
     answers = await asyncio.gather(
         *(ingest.submit(site, Submit(1, items)) for site, items in submits.items()), return_exceptions=True
     )
@@ -56,8 +52,8 @@ def verdicts(answer: Ack | BaseException) -> list[str]:
 async def test_submits_of_waiting_sites_are_stored_in_one_transaction(centre: Centre) -> None:
     store = NotedStore(centre)
     submits = {f"plant-{number}": (centre.item(), centre.item()) for number in range(8)}
-    answers = await submit_all(ingest_with_one_transaction(centre, store), submits)
-    assert store.calls == [2, 14]
+    answers = await submit_all(centre, store, submits)
+    assert store.calls == [16]
     for site, answer in answers.items():
         assert verdicts(answer) == ["accepted", "accepted"]
         for item in submits[site]:
@@ -71,8 +67,8 @@ async def test_a_batch_that_cannot_be_stored_fails_alone(centre: Centre) -> None
     submits = {name: (centre.item(),) for name in ("first", "before", "after")}
     submits["bad"] = (centre.item(), centre.item("poison"))
     submits["last"] = (centre.item(),)
-    answers = await submit_all(ingest_with_one_transaction(centre, store), submits)
-    assert store.calls == [1, 5, 1, 1, 2, 1]
+    answers = await submit_all(centre, store, submits)
+    assert store.calls == [6, 1, 1, 1, 2, 1]
     bad = answers.pop("bad")
     assert isinstance(bad, Exception)
     assert not isinstance(bad, Unavailable)
@@ -87,8 +83,8 @@ async def test_a_duplicate_in_a_shared_transaction_is_acked_after_a_confirmation
     await centre.ingest.submit("plant-7", Submit(1, (known,)))
     store = NotedStore(centre)
     submits = {"first": (centre.item(),), "plant-7": (known,), "other": (centre.item(),)}
-    answers = await submit_all(ingest_with_one_transaction(centre, store), submits)
-    assert store.calls == [1, 2, "confirm"]
+    answers = await submit_all(centre, store, submits)
+    assert store.calls == [3, "confirm"]
     assert [verdicts(answer) for answer in answers.values()] == [["accepted"], ["duplicate"], ["accepted"]]
 
 
@@ -96,7 +92,7 @@ async def test_a_duplicate_in_a_shared_transaction_is_acked_after_a_confirmation
 async def test_one_id_from_two_sites_in_one_transaction_belongs_to_the_first(centre: Centre) -> None:
     item = centre.item()
     submits = {"first": (centre.item(),), "owner": (item,), "other": (item, centre.item())}
-    answers = await submit_all(ingest_with_one_transaction(centre, NotedStore(centre)), submits)
+    answers = await submit_all(centre, NotedStore(centre), submits)
     assert [verdicts(answer) for answer in answers.values()] == [["accepted"], ["accepted"], ["rejected", "accepted"]]
     assert (await centre.get(item.notification_id)).provenance.site == "owner"
     entries = await centre.audit(item.notification_id)

@@ -198,21 +198,38 @@ class Database:
     async def commit(self, count: int = 1) -> None:
         for _ in range(count):
             self._commits.put_nowait(None)
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await turns()
+
+
+async def turns(count: int = 30) -> None:
+    """Let the event loop run all that is ready."""
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 async def submit_each(queue: FairQueue[str, str], names: str, items: int = 1) -> list[asyncio.Task[str]]:
-    tasks = [asyncio.create_task(queue.submit(name, items, name)) for name in names]
-    await asyncio.sleep(0)
+    """Submits that arrive one after the other."""
+    tasks = []
+    for name in names:
+        tasks.append(asyncio.create_task(queue.submit(name, items, name)))
+        await turns()
     return tasks
+
+
+async def test_submits_that_arrive_together_share_the_first_transaction() -> None:
+    database = Database()
+    queue = FairQueue(database.store)
+    tasks = [asyncio.create_task(queue.submit(name, 1, name)) for name in "abc"]
+    await turns()
+    assert database.groups == [["a", "b", "c"]]
+    await database.commit()
+    assert [task.result() for task in tasks] == [f"{name} is stored" for name in "abc"]
 
 
 async def test_a_submit_starts_at_once_and_those_that_wait_share_a_transaction() -> None:
     database = Database()
     queue = FairQueue(database.store)
     tasks = await submit_each(queue, "abcdef")
-    await database.commit(0)
     assert database.groups == [["a"], ["b"]]
     await database.commit()
     assert database.groups == [["a"], ["b"], ["c", "d", "e", "f"]]
@@ -269,10 +286,11 @@ async def test_a_group_is_filled_in_fair_order() -> None:
     database = Database()
     queue = FairQueue(database.store, items_max=20, groups_max=1)
     tasks = [asyncio.create_task(queue.submit("busy", 5, f"busy {n}")) for n in range(9)]
-    await asyncio.sleep(0)
+    await turns()
+    assert database.groups == [["busy 0", "busy 1", "busy 2", "busy 3"]]
     tasks.append(asyncio.create_task(queue.submit("other", 5, "other")))
-    await asyncio.sleep(0)
+    await turns()
     await database.commit()
-    assert database.groups[1] == ["other", "busy 1", "busy 2", "busy 3"]
+    assert database.groups[1] == ["other", "busy 4", "busy 5", "busy 6"]
     await database.commit(5)
     await asyncio.gather(*tasks)
