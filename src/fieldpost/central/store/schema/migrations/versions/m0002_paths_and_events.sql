@@ -9,7 +9,7 @@ CREATE INDEX ix_notifications_timed ON notifications (due_at) WHERE is_timed;
 CREATE INDEX ix_notifications_held ON notifications (held_by, due_at) WHERE held_by is not null and not is_timed;
 CREATE INDEX ix_notifications_held_since ON notifications (cycle_started_at)
     WHERE held_by is not null and not is_timed;
-CREATE INDEX ix_notifications_event_id ON notifications (event_id) WHERE event_id is not null;
+CREATE INDEX ix_notifications_event_id ON notifications (event_id, notification_id) WHERE event_id is not null;
 CREATE TABLE catalogues (
     name TEXT NOT NULL,
     version BIGINT NOT NULL,
