@@ -10,7 +10,7 @@ from support.schemathesis import try_all
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("role", ["viewer", "operator", "admin"])
+@pytest.mark.parametrize("role", ["publisher", "viewer", "operator", "admin"])
 async def test_every_case_that_the_description_defines_is_answered_as_it_says(
     sqlite_url: str, role: str, tmp_path: Path
 ) -> None:

@@ -13,7 +13,11 @@ from fieldpost.link.http.endpoint_spec import spec
 from fieldpost.link.http.view import View, ViewField, listing
 
 OptionalJson = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": ["object", "null"]})]
-NULL = msgspec.Raw(b"null")
+
+
+def _null() -> msgspec.Raw:
+    # Not a plain default: the schema of a struct cannot show encoded JSON.
+    return msgspec.Raw(b"null")
 
 
 class SavedTopic(Body, frozen=True, kw_only=True):
@@ -22,10 +26,10 @@ class SavedTopic(Body, frozen=True, kw_only=True):
     description: str = ""
     attributes: tuple[str, ...] = ()
     """Names of the attributes that subscriptions filter by."""
-    schema: OptionalJson = NULL
+    schema: OptionalJson = msgspec.field(default_factory=_null)
     """JSON Schema of the payload. `pattern` and `patternProperties` are shown and not evaluated; `$ref` stays within
     the schema."""
-    example: OptionalJson = NULL
+    example: OptionalJson = msgspec.field(default_factory=_null)
     """A payload that fits the schema."""
     owners: tuple[str, ...] = ()
     """The owners that may subscribe; `*` for all."""
