@@ -106,7 +106,7 @@ class Plant:
 
     def events(self, call_id: str | None = None) -> list[event_log.SiteEvent]:
         """What the event log tells, the oldest first."""
-        wanted = event_log.EventFilter(message_id=call_id)
+        wanted = event_log.SiteEventFilter(message_id=call_id)
         return self.site._buffer.read(lambda cursor: event_log.query(cursor, wanted))[::-1]
 
     def kinds(self, call_id: str | None = None) -> list[str]:

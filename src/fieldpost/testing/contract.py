@@ -355,8 +355,6 @@ class AdapterContract:
         assert adapter.deadline_s > 0
         assert isinstance(adapter.secrets, frozenset)
 
-    # -- running -------------------------------------------------------------------------------------------------------
-
     def _run(
         self,
         behaviour: Behaviour,

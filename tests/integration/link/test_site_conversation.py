@@ -104,7 +104,7 @@ async def ended(front: Front, intent: Intent) -> Intent:
 
 def acts(calls: Calls, message_id: str, kind: str) -> int:
     """How often the site's own log tells of such an act."""
-    wanted = event_log.EventFilter(message_id=message_id, kind=kind)
+    wanted = event_log.SiteEventFilter(message_id=message_id, kind=kind)
     return len(calls.buffer.read(lambda cursor: event_log.query(cursor, wanted)))
 
 

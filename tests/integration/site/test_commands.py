@@ -49,7 +49,7 @@ def rejected(calls: Calls, subject: str = "Pump 3 stopped") -> str:
 
 
 def kinds(calls: Calls, message_id: str) -> list[str]:
-    wanted = event_log.EventFilter(message_id=message_id)
+    wanted = event_log.SiteEventFilter(message_id=message_id)
     return [entry.kind for entry in calls.buffer.read(lambda cursor: event_log.query(cursor, wanted))][::-1]
 
 

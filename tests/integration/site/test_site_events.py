@@ -14,7 +14,7 @@ from fieldpost.core.sites.message import Category
 from fieldpost.link.session import Room
 from fieldpost.site.buffer import event_log
 from fieldpost.site.buffer.buffer import Buffer
-from fieldpost.site.buffer.event_log import EventFilter, EventKind, SiteEvent
+from fieldpost.site.buffer.event_log import EventKind, SiteEvent, SiteEventFilter
 from fieldpost.site.config.options import EventOptions, ForwardOptions
 from fieldpost.site.forwarding.forwarder import Forwarder
 from fieldpost.site.upkeep import BufferUpkeep
@@ -34,7 +34,7 @@ def site(tmp_path: Path, clock: ManualClock) -> Site:
     return Site.open(tmp_path / "site", clock=clock)
 
 
-def told(site: Site, wanted: EventFilter | None = None) -> list[SiteEvent]:
+def told(site: Site, wanted: SiteEventFilter | None = None) -> list[SiteEvent]:
     return site._buffer.read(lambda cursor: event_log.query(cursor, wanted))[::-1]
 
 
@@ -136,13 +136,13 @@ def test_a_notification_that_waits_too_long_is_told_once_until_none_does(site: S
     for seconds, count in ((600, 0), (1, 1), (600, 1)):
         clock.advance(seconds)
         asyncio.run(upkeep.sweep())
-        assert len(told(site, EventFilter(kind="waiting_long"))) == count
+        assert len(told(site, SiteEventFilter(kind="waiting_long"))) == count
     site._buffer.settle([(waiting, Clear())], clock.now())
     asyncio.run(upkeep.sweep())
     site.notify.to("ops").send("s", "b")
     clock.advance(601)
     asyncio.run(upkeep.sweep())
-    assert len(told(site, EventFilter(kind="waiting_long"))) == 2
+    assert len(told(site, SiteEventFilter(kind="waiting_long"))) == 2
 
 
 def test_an_entry_is_written_with_what_it_tells_of_or_not_at_all(plant: Plant) -> None:
@@ -182,7 +182,7 @@ def test_beyond_its_size_the_log_loses_its_oldest_entries_first(site: Site, cloc
     options = EventOptions(bytes_max=65_536)
     fill(site._buffer, clock, 2_500)
     asyncio.run(BufferUpkeep(site._buffer, clock, events=options).sweep())
-    left = told(site, EventFilter())
+    left = told(site, SiteEventFilter())
     count, size = site._buffer.read(event_log.size)
     assert 65_536 - 300 < size <= 65_536
     assert [entry.sequence for entry in site._buffer.read(lambda c: event_log.query(c, limit=9_999))][::-1] == list(
@@ -221,14 +221,18 @@ def test_the_log_is_read_by_filter_and_page_by_page(site: Site, clock: ManualClo
         site._buffer.write(lambda cursor, entry=entry: event_log.append(cursor, [entry]))  # type: ignore[misc]
         clock.advance(1)
 
-    def texts(wanted: EventFilter, **page: int) -> list[str]:
+    def texts(wanted: SiteEventFilter, **page: int) -> list[str]:
         return [entry.text for entry in site._buffer.read(lambda cursor: event_log.query(cursor, wanted, **page))]
 
-    assert texts(EventFilter(kind="queued", target="t-1")) == ["27", "21", "15", "9", "3"]
-    assert texts(EventFilter(severity="error", target="t-0"), limit=2) == ["28", "26"]
-    assert texts(EventFilter(message_id="m-7")) == ["7"]
-    assert texts(EventFilter(instance="other")) == []
-    assert texts(EventFilter(since=start + timedelta(seconds=5), until=start + timedelta(seconds=8))) == ["7", "6", "5"]
+    assert texts(SiteEventFilter(kind="queued", target="t-1")) == ["27", "21", "15", "9", "3"]
+    assert texts(SiteEventFilter(severity="error", target="t-0"), limit=2) == ["28", "26"]
+    assert texts(SiteEventFilter(message_id="m-7")) == ["7"]
+    assert texts(SiteEventFilter(instance="other")) == []
+    assert texts(SiteEventFilter(since=start + timedelta(seconds=5), until=start + timedelta(seconds=8))) == [
+        "7",
+        "6",
+        "5",
+    ]
     first = site._buffer.read(lambda cursor: event_log.query(cursor, limit=10))
     second = site._buffer.read(lambda cursor: event_log.query(cursor, before=first[-1].sequence, limit=10))
     assert [entry.text for entry in first + second] == [str(number) for number in range(29, 9, -1)]

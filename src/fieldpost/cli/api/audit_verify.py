@@ -14,7 +14,7 @@ from fieldpost.core.errors import InvalidInput
 TAMPERED = 9
 """The exit code when the log is not as it was sealed."""
 
-Piece = dict[str, Any]
+VerifiedPart = dict[str, Any]
 
 
 def verify(
@@ -47,7 +47,7 @@ def verify(
     pieces = _from_api(since) if store is None else _from_store(store, public_key, retention_days, since)
     findings: list[dict[str, Any]] = []
     entries = batches = 0
-    piece: Piece = {"last_batch": 0, "unsealed": 0}
+    piece: VerifiedPart = {"last_batch": 0, "unsealed": 0}
     for piece in pieces:
         findings += piece["findings"]
         for head in piece["heads"]:
@@ -92,7 +92,7 @@ def _report(findings: list[dict[str, Any]], entries: int, batches: int, unsealed
     print(f"Not sealed yet: {unsealed} entries.")
 
 
-def _from_api(since: str | None) -> Iterator[Piece]:
+def _from_api(since: str | None) -> Iterator[VerifiedPart]:
     client = central()
     piece = client.get("audit/verification", since=since) if since else client.get("audit/verification")
     yield piece
@@ -101,7 +101,9 @@ def _from_api(since: str | None) -> Iterator[Piece]:
         yield piece
 
 
-def _from_store(store: str, public_key: Path | None, retention_days: float, since: str | None) -> Iterator[Piece]:
+def _from_store(
+    store: str, public_key: Path | None, retention_days: float, since: str | None
+) -> Iterator[VerifiedPart]:
     import asyncio
     from dataclasses import asdict
     from datetime import timedelta

@@ -6,7 +6,7 @@ import typer
 
 from fieldpost.cli.api.channels import SET_HELP, SecretFileOption, SecretOption, read_secrets, read_settings
 from fieldpost.cli.api.filters import filtered
-from fieldpost.cli.arguments import CursorOption, LimitOption, RetryPolicyOption
+from fieldpost.cli.arguments import CursorOption, LimitOption, ReasonOption, RetryPolicyOption
 from fieldpost.cli.options import central, is_json
 from fieldpost.cli.output import columns, done, or_never, show_fields, show_table, table
 from fieldpost.core.errors import InvalidInput
@@ -23,7 +23,6 @@ FilterOption = Annotated[
         "and resource are attributes, * stands for any characters. Repeatable: one of them must hold.",
     ),
 ]
-ReasonOption = Annotated[str | None, typer.Option(help="Why, for the people who see it later.")]
 
 
 def _conditions(one: Any) -> str:

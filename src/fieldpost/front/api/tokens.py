@@ -25,7 +25,7 @@ class NewToken(Body, frozen=True):
     """null: never."""
 
 
-class Rotation(Body, frozen=True):
+class TokenRotation(Body, frozen=True):
     overlap_s: float = OVERLAP_DEFAULT.total_seconds()
     """How long the former tokens of this name still work."""
     expires_in_s: float | msgspec.UnsetType | None = msgspec.UNSET
@@ -58,11 +58,11 @@ async def add(call: Call) -> AddedToken:
     )
 
 
-@spec(ADDED, 201, body=Rotation, problems=(409,))
+@spec(ADDED, 201, body=TokenRotation, problems=(409,))
 async def rotate(call: Call) -> AddedToken:
     """Issue another token of the same name, user and role; the former ones end after `overlap_s`. The name is the
     source of the program's notifications and events, so these stay its own. Works for an expired or revoked token."""
-    asked = await call.read(Rotation)
+    asked = await call.read(TokenRotation)
     return await call.operate.tokens.rotate(
         call.actor,
         call.path("name"),

@@ -79,7 +79,7 @@ class SiteEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventFilter:
+class SiteEventFilter:
     """Criteria for entries; None matches all."""
 
     kind: str | None = None
@@ -124,10 +124,10 @@ def append(cursor: apsw.Cursor, events: Iterable[SiteEvent]) -> None:
 
 
 def query(
-    cursor: apsw.Cursor, wanted: EventFilter | None = None, *, before: int | None = None, limit: int = 100
+    cursor: apsw.Cursor, wanted: SiteEventFilter | None = None, *, before: int | None = None, limit: int = 100
 ) -> list[SiteEvent]:
     """The newest matching entries, newest first; `before` is the last sequence of the previous page."""
-    wanted = wanted or EventFilter()
+    wanted = wanted or SiteEventFilter()
     terms, parameters = ["sequence < :before"], dict[str, Any](before=before or 1 << 62)
     for column in ("kind", "severity", "category", "message_id", "target", "instance", "script"):
         value = getattr(wanted, column)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fieldpost.core.search.filters import FilterField, FilterKind, read_filters
 from fieldpost.core.search.tokens import tokenize
 from fieldpost.core.sites.message import Category
-from fieldpost.site.buffer.event_log import EventFilter, EventKind
+from fieldpost.site.buffer.event_log import EventKind, SiteEventFilter
 
 EVENT_FILTERS = (
     FilterField("kind", FilterKind.CHOICE, "Only events of this kind", choices=tuple(EventKind)),
@@ -21,7 +21,7 @@ EVENT_FILTERS = (
 )
 
 
-def event_filter(given: Mapping[str, str]) -> EventFilter:
+def event_filter(given: Mapping[str, str]) -> SiteEventFilter:
     """Build the filter from field texts, or raise InvalidInput naming the field."""
     values = read_filters(EVENT_FILTERS, given)
-    return EventFilter(**values | {"words": frozenset(tokenize(values.get("words", "")))})
+    return SiteEventFilter(**values | {"words": frozenset(tokenize(values.get("words", "")))})
