@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 _PORT = 5432
+P = TypeVar("P", bound="PgProxy")
 
 
 class PgProxy:
@@ -30,6 +32,9 @@ class PgProxy:
     def unblock(self) -> None:
         self._open.set()
 
+    def passed(self, data: bytes, is_begun: bool) -> None:
+        """Called when data of a client has gone to the server; `is_begun`: inside a transaction."""
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -50,6 +55,7 @@ class PgProxy:
         is_cut = asyncio.Event()
 
         async def to_server() -> None:
+            is_begun = False
             while data := await reader.read(65536):
                 if self.commits_to_cut and self.commit_mark in data:
                     self.commits_to_cut -= 1
@@ -57,6 +63,8 @@ class PgProxy:
                 await self._open.wait()
                 server_writer.write(data)
                 await server_writer.drain()
+                self.passed(data, is_begun)
+                is_begun = b"BEGIN" in data or (is_begun and b"COMMIT" not in data and b"ROLLBACK" not in data)
 
         async def to_client() -> None:
             while data := await server_reader.read(65536):
@@ -85,9 +93,9 @@ class PgProxy:
 
 
 @asynccontextmanager
-async def pg_proxy(url: str) -> AsyncIterator[PgProxy]:
+async def pg_proxy(url: str, kind: type[P] = PgProxy) -> AsyncIterator[P]:  # type: ignore[assignment]
     """A proxy for the database at this URL; its own `url` leads through it."""
-    proxy = PgProxy(url)
+    proxy = kind(url)
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     parts = urlsplit(url)
     user = parts.netloc.rpartition("@")[0] or "postgres"
