@@ -157,7 +157,7 @@ class Life:
             for name, row in self.rows.items()
             if row.held_by == BREAKER and not row.is_claimed(self.now) and row.orphans < 2 and not self._has(node, name)
         ]
-        taken = self.world.write(claims.claim_probes, node, [BREAKER], mine=self._ids_of(node), **self._lease())
+        taken = self.world.write(claims.claim_probes, node, {BREAKER: None}, mine=self._ids_of(node), **self._lease())
         self._check_the_first_of(held, taken)
         self._take(node, taken)
 

@@ -17,7 +17,15 @@ from fieldpost.central.store.notifications import audit, claims, due, records
 from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.core.audit import SYSTEM, AuditKind, AuditStatus
-from fieldpost.core.delivery.breaker import CHANNEL_KEY, Breaker, BreakerState, give_back_probe, is_blocked, take_probe
+from fieldpost.core.delivery.breaker import (
+    CHANNEL_KEY,
+    Breaker,
+    BreakerState,
+    give_back_probe,
+    is_blocked,
+    note_probe,
+    take_probe,
+)
 from fieldpost.core.delivery.lifecycle import held_too_long
 from fieldpost.core.delivery.routing import SlotPool, pool_of
 from fieldpost.core.ids import new_ids
@@ -159,13 +167,18 @@ def _take_probes(
     db_now: datetime | None,
 ) -> list[Claimed]:
     """Take the probes of these breakers and one held row for each; a probe without a row is given back."""
-    taken = [key for key, b in breaker_rows.change_many(conn, rules).items() if b.state is BreakerState.HALF_OPEN]
+    changed = breaker_rows.change_many(conn, rules)
+    taken = {key: b.probed_key for key, b in changed.items() if b.state is BreakerState.HALF_OPEN}
     if not taken:
         return []
     claimed = claims.claim_probes(conn, node_id, taken, lease_s=lease_s, now=db_now, mine=mine)
-    unused = set(taken) - {one.notification.held_by for one in claimed}
-    back = partial(give_back_probe, owner=node_id, now=now)
-    breaker_rows.change_many(conn, {str(key): back for key in unused})
+    probed = {str(one.notification.held_by): one.notification.delivery_key for one in claimed}
+    after: dict[str, partial[Breaker]] = {
+        key: partial(give_back_probe, owner=node_id, now=now) for key in taken if key not in probed
+    }
+    # A subscription is alone behind its breaker.
+    after |= {key: partial(note_probe, delivery_key=of_row) for key, of_row in probed.items() if key != of_row}
+    breaker_rows.change_many(conn, after)
     return claimed
 
 

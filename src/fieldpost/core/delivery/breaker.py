@@ -75,6 +75,8 @@ class Breaker:
     wait_kind: str | None = None
     """The kind of hold of the notifications meanwhile."""
     wait_reason: str | None = None
+    probed_key: str | None = None
+    """The delivery key of the last probe: the next one goes to another, so that one bad list delays no others."""
 
     @property
     def health(self) -> str:
@@ -122,6 +124,11 @@ def take_probe(breaker: Breaker, owner: str, now: datetime, lease_s: float) -> B
     return replace(
         breaker, state=BreakerState.HALF_OPEN, probe_owner=owner, probe_until=now + timedelta(seconds=lease_s)
     )
+
+
+def note_probe(breaker: Breaker, delivery_key: str) -> Breaker:
+    """The breaker whose probe is a notification with this delivery key."""
+    return replace(breaker, probed_key=delivery_key)
 
 
 def give_back_probe(breaker: Breaker, owner: str, now: datetime) -> Breaker:

@@ -334,3 +334,33 @@ async def test_a_breaker_that_the_last_refresh_did_not_read_is_respected(mailing
         await dispatcher.idle()
         n = await mailing.get(sent)
         assert (mailing.adapter.count, n.status, n.held_by) == (0, Status.PENDING, KEY)
+
+
+@pytest.mark.req("DEC-22")
+async def test_successive_probes_of_a_breaker_take_rows_of_different_lists(mailing: Centre, clock: ManualClock) -> None:
+    """A hundred rows of one bad list have waited for longest; the other lists of the channel are probed in turn."""
+    for name in ("b", "c"):
+        await mailing.add_list(name)
+    mailing.adapter.always = dict.fromkeys(("ops", "b", "c"), DOWN)
+    async with node(mailing) as one, node(mailing, "node-2") as two:
+        await open_breaker(mailing, one, 100)
+        others = []
+        for name in ("b", "c"):
+            clock.advance(1)
+            others += await mailing.send_many(5, name)
+        await mailing.deliver(one)
+        probed = []
+        for number in range(6):
+            before = mailing.adapter.count
+            clock.advance(60)
+            await mailing.deliver((one, two)[number % 2])
+            probed += [envelope.list_name for envelope in mailing.adapter.envelopes[before:]]
+        assert sorted(probed[:3]) == ["b", "c", "ops"], "one probe per period, each of another list"
+        assert probed[3:] == probed[:3]
+        mailing.adapter.always = {"ops": DOWN}
+        clock.advance(60)
+        await mailing.deliver(one)
+        clock.advance(60)
+        await mailing.deliver(one)
+        delivered = {(await mailing.get(i)).status for i in others}
+        assert delivered == {Status.DELIVERED}, "healthy lists are delivered to within two periods"

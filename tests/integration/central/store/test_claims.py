@@ -274,7 +274,7 @@ async def test_a_probe_takes_one_held_row_of_its_breaker(centre: Centre, clock: 
 
     async def probe(**more: Any) -> list[str]:
         given = {"lease_s": LEASE_S, "now": centre.store.now()} | more
-        return ids(await centre.store.write(claims.claim_probes, "a", ["channel:mail"], **given))
+        return ids(await centre.store.write(claims.claim_probes, "a", {"channel:mail": None}, **given))
 
     found = [await probe(), await probe(), await probe()]
     assert sorted(i for taken in found for i in taken) == sorted([first, second])

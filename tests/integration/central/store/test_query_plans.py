@@ -37,7 +37,7 @@ def claim_lone(conn: Connection, centre: Centre) -> Any:
 
 
 def claim_probes(conn: Connection, centre: Centre) -> Any:
-    return claims.claim_probes(conn, "a", ["channel:down"], lease_s=90, now=centre.store.now())
+    return claims.claim_probes(conn, "a", {"channel:down": None}, lease_s=90, now=centre.store.now())
 
 
 def held_keys(conn: Connection, centre: Centre) -> Any:

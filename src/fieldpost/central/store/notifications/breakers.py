@@ -112,6 +112,7 @@ _ROW: Mapping[str, ParameterKind] = {
     "wait_until": "moment",
     "wait_kind": "text",
     "wait_reason": "text",
+    "probed_key": "text",
 }
 _add = Statement(
     """

@@ -323,13 +323,16 @@ def mark_crashed(conn: Connection, notification_id: str, token: int, error: str,
 def claim_probes(
     conn: Connection,
     owner: str,
-    breaker_keys: Collection[str],
+    breaker_keys: Mapping[str, str | None],
     *,
     lease_s: float,
     now: datetime | None,
     mine: Collection[str] = (),
 ) -> list[Claimed]:
-    """Take one row held behind each of these breakers, where there is one, to probe it."""
+    """Take one row held behind each of these breakers, where there is one, to probe it.
+
+    Each breaker comes with the delivery key of its last probe; another one is probed this time, if there is one.
+    """
     return _take_all(conn, owner, due.find_probes(conn, breaker_keys, mine=mine, now=now), lease_s, now)
 
 

@@ -145,6 +145,38 @@ _suspects = Statement(
 )
 
 _HELD_FREE = f"held_by = {{key}} and not is_timed and {_NOT_CLAIMED} and {ORPHANS} < 2 and {_NOT_MINE}"
+# The next delivery key with rows behind the breaker, in order and then from the start.
+_holds_of = Statement(
+    "select held_by from notifications where notification_id {any:ids}", lists={"ids": "id"}, result={"held_by": Text}
+)
+_OF_BREAKER = "select h.delivery_key from notifications h where h.held_by = u.key and not h.is_timed"
+_NEXT_KEY = f"""coalesce(
+    ({_OF_BREAKER} and h.delivery_key > u.after order by h.delivery_key limit 1),
+    ({_OF_BREAKER} order by h.delivery_key limit 1)
+)"""
+_probes_of_next_key = Statement(
+    f"""
+    with {_MOMENT}, wanted as materialized (select u.key, {_NEXT_KEY} as next_key from {{rows}})
+    select held.notification_id, held.delivery_key from wanted
+    cross join lateral (
+        select notification_id, delivery_key from notifications
+        where {_HELD_FREE.replace("{key}", "wanted.key")} and delivery_key = wanted.next_key
+        order by due_at limit 1 for update skip locked
+    ) as held
+    """,
+    sqlite=f"""
+    with {_MOMENT}, wanted as materialized (select u.key, {_NEXT_KEY} as next_key from {{rows}})
+    select (
+        select notification_id from notifications
+        where {_HELD_FREE.replace("{key}", "wanted.key")} and delivery_key = wanted.next_key
+        order by due_at limit 1
+    ) as notification_id, wanted.key as delivery_key
+    from wanted
+    """,
+    rows={"key": "text", "after": "text"},
+    lists={"mine": "id"},
+    result=_FOUND,
+)
 _probes = Statement(
     f"""
     with {_MOMENT}
@@ -276,11 +308,22 @@ def find_lone(conn: Connection, *, now: datetime | None) -> list[str]:
 
 
 def find_probes(
-    conn: Connection, breaker_keys: Collection[str], *, mine: Collection[str], now: datetime | None
+    conn: Connection, breaker_keys: Mapping[str, str | None], *, mine: Collection[str], now: datetime | None
 ) -> list[str]:
-    """One row held behind each of these breakers, where there is one, locked."""
-    found = _probes.run(conn, keys=list(breaker_keys), mine=mine, now=now)
-    return [row.notification_id for row in found if row.notification_id is not None]
+    """One row held behind each of these breakers, where there is one, locked.
+
+    A breaker comes with the delivery key of its last probe: the row is of the next one, if that has a free row.
+    """
+    after = sorted((key, last) for key, last in breaker_keys.items() if last is not None)
+    found = list(_probes_of_next_key.run(conn, after, mine=mine, now=now)) if after else []
+    ids = [row.notification_id for row in found if row.notification_id is not None]
+    rest = breaker_keys.keys() - _held_by(conn, ids)
+    found = list(_probes.run(conn, keys=sorted(rest), mine=mine, now=now)) if rest else []
+    return ids + [row.notification_id for row in found if row.notification_id is not None]
+
+
+def _held_by(conn: Connection, ids: Sequence[str]) -> set[str]:
+    return {row.held_by for row in _holds_of.run(conn, ids=ids)} if ids else set()
 
 
 def has_suspects(conn: Connection, *, now: datetime | None) -> bool:

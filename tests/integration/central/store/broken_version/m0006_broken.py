@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "m0005"
-down_revision = "m0004"
+revision = "m0006"
+down_revision = "m0005"
 
 
 def upgrade() -> None:
