@@ -5,11 +5,12 @@ import asyncio
 import pytest
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
-from fieldpost.core.delivery.adapter import Envelope
+from fieldpost.core.delivery.adapter import ClaimLost, Envelope
 from fieldpost.core.delivery.outcome import Delivered, Outcome, PermanentFailure, TransientFailure
 from fieldpost.core.notification import Status, TargetStatus
 from fieldpost.testing import MailServer, ManualClock
-from support.centre import Centre
+from support.centre import Centre, open_centre
+from support.pg_proxy import pg_proxy
 
 NAMES = tuple(f"{letter}@example.org" for letter in "abcd")
 DUE, REACHED, FAILED = TargetStatus.DUE, TargetStatus.DELIVERED, TargetStatus.FAILED
@@ -144,3 +145,64 @@ async def test_a_kill_in_the_eighth_of_ten_transactions_repeats_that_one_alone(
         assert (len(set(copies)), len(copies)) == (1000, 1100), "only the unanswered transaction is repeated"
         assert (await mailing.get(sent)).status is Status.DELIVERED
         await adapter.close()
+
+
+@pytest.mark.fault(29)
+@pytest.mark.parametrize("cut", [1, 1000], ids=["one answer is lost", "none comes for a while"])
+async def test_reached_targets_are_recorded_once_the_database_answers(
+    pg_url: str, clock: ManualClock, cut: int
+) -> None:
+    async with pg_proxy(pg_url) as proxy, open_centre(proxy.url, clock) as centre:
+        await centre.add_channel()
+        await centre.add_list("crew", *NAMES)
+        partly = Partly(TransientFailure("451 later"))
+        partly.go_on.set()
+
+        async def without_database(envelope: Envelope) -> Outcome:
+            proxy.commits_to_cut = cut
+            return await partly(envelope)
+
+        centre.adapter.answer("crew", without_database)
+        sent = await centre.send("crew")
+        dispatcher = centre.dispatcher()
+        async with dispatcher.running():
+            await dispatcher.sweep()
+            if cut > 1:
+                await clock.wait_sleepers(2)
+                assert not partly.recorded.is_set()
+                proxy.commits_to_cut = 0
+                clock.advance(1)
+            await dispatcher.idle()
+        assert proxy.commits_cut >= 1
+        assert (await centre.get(sent)).status is Status.RETRYING
+        assert await statuses(centre, sent) == [REACHED, REACHED, DUE, DUE]
+
+
+@pytest.mark.fault(24)
+async def test_an_attempt_that_cannot_record_while_its_claim_lasts_stops(pg_url: str, clock: ManualClock) -> None:
+    async with pg_proxy(pg_url) as proxy, open_centre(proxy.url, clock) as centre:
+        await centre.add_channel()
+        await centre.add_list("crew", *NAMES)
+        lost = []
+
+        async def without_database(envelope: Envelope) -> Outcome:
+            envelope.gate()
+            proxy.commits_to_cut = 1000
+            try:
+                await envelope.record_reached(NAMES[:2])
+            except ClaimLost as error:
+                lost.append(str(error))
+                proxy.commits_to_cut = 0
+                raise
+            return Delivered()
+
+        centre.adapter.answer("crew", without_database)
+        sent = await centre.send("crew")
+        dispatcher = centre.dispatcher()
+        async with dispatcher.running():
+            await dispatcher.sweep()
+            await clock.wait_sleepers(2)
+            clock.advance(46)
+            await dispatcher.idle()
+        assert lost == ["the claim was not renewed within 45 s"]
+        assert await statuses(centre, sent) == [REACHED, REACHED, DUE, DUE], "what is known is kept"
