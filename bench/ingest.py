@@ -6,7 +6,7 @@ Reference: the same two rows per notification by a raw `unnest` insert over asyn
 `ingest single`, PostgreSQL: one notification per submit, each site waits for its ack before the next; many sites at
 once, as in a storm of alarms. Reference: plain connections that insert the same two rows by one statement, 16 for 16
 sites and 64 for 200, since no server has a connection for every site. Ours has at most 10 connections; submits that
-wait share a transaction.
+wait share a transaction (ADR 0023 has figures).
 """
 
 import asyncio
