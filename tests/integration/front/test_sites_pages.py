@@ -18,6 +18,7 @@ from fieldpost.link.messages import CommandCell, CommandResult, Health
 from fieldpost.testing import ManualClock
 from support.centre import SITE
 from support.front import ADMIN, OPERATOR, Front, open_front
+from support.visitor import visiting
 
 ID = "019a8b3c-0000-7000-8000-00000000000{}"
 
@@ -125,6 +126,14 @@ async def test_an_unknown_backlog_is_shown_as_unknown_and_an_equal_clock_without
         await report(quick, SITE)
         text = (await client.get(f"/sites/{SITE}")).text
     assert "<dt>Clock</dt><dd>0.0 s relative to central" in text
+
+
+async def test_the_menu_has_its_badges_on_a_rejected_form_too(quick: Front) -> None:
+    await quick.park()
+    async with visiting(quick, "admin") as visitor:
+        await visitor.look("/sites")
+        answer = await visitor.send("/sites", name="..")
+    assert (answer.status_code, '<b class="count">1<span class="hidden"> parked' in answer.text) == (422, True)
 
 
 async def test_a_site_may_be_named_with_a_stroke_and_signs(quick: Front) -> None:

@@ -22,7 +22,7 @@ _TONES = {
 
 
 def summary(detail: CallDetail) -> str:
-    """The status of the call and what can be done, in one or two sentences."""
+    """The status of the call and the possible actions, in one or two sentences."""
     call = detail.call
     count = call.report.retry_count
     retries = f"{count} {'retry' if count == 1 else 'retries'}"
