@@ -55,9 +55,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self._deadline.clear()
         if self._admitted is not None:
             self._admitted.release()
-        # The answers could not be sent, and the sender repeats what was not answered.
-        while not self.queue.empty():
-            self.queue.get_nowait()
+        self._drop_messages()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -132,6 +130,13 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         if self.initial_response is not None and self.close_sent:
             # Refused with an HTTP answer: that ends the handshake too, and is not an error to log.
             self.handshake_complete = True
+
+    def _drop_messages(self) -> None:
+        """Forget waiting messages: their answers could not be sent, and the sender repeats them."""
+        waiting = [self.queue.get_nowait() for _ in range(self.queue.qsize())]
+        for event in waiting:
+            if event["type"] != "websocket.receive":
+                self.queue.put_nowait(event)
 
     def _is_peer_gone(self) -> bool:
         found = self.transport.get_extra_info("socket")
