@@ -70,6 +70,7 @@ PAGES_OF: dict[str, tuple[str, ...]] = {
     "subscriptions_add": ("GET /new/subscription", "POST /subscriptions"),
     "subscriptions_change": ("POST /subscriptions/{subscription_id}/change",),
     "subscriptions_rotate": ("POST /subscriptions/{subscription_id}/rotate",),
+    "subscriptions_test": ("POST /subscriptions/{subscription_id}/test",),
     "subscriptions_pause": ("POST /subscriptions/{subscription_id}/{verb}",),
     "subscriptions_resume": ("POST /subscriptions/{subscription_id}/{verb}",),
     "subscriptions_disable": ("POST /subscriptions/{subscription_id}/{verb}",),

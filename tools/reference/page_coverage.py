@@ -45,6 +45,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "subscriptions_show": ("subscriptions show",),
     "subscriptions_change": ("subscriptions change",),
     "subscriptions_rotate": ("subscriptions rotate",),
+    "subscriptions_test": ("subscriptions test",),
     "subscriptions_pause": ("subscriptions pause",),
     "subscriptions_resume": ("subscriptions resume",),
     "subscriptions_disable": ("subscriptions disable",),

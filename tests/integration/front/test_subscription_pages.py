@@ -8,10 +8,12 @@ import pytest
 
 from fieldpost.central.store.notifications import breakers
 from fieldpost.core.delivery.breaker import BreakerPolicy, record
-from fieldpost.core.delivery.outcome import Evidence
+from fieldpost.core.delivery.outcome import Evidence, TransientFailure
 from fieldpost.core.events.filter import FilterEntry
 from fieldpost.core.events.subscription import SubscriptionState, subscription_key
+from fieldpost.core.secret import Secret
 from fieldpost.testing import ManualClock
+from support.centre import ScriptedAdapter
 from support.front import ADMIN, Front, open_front
 from support.visitor import visiting
 
@@ -124,3 +126,40 @@ async def test_a_viewer_sees_subscriptions_and_no_secret_and_cannot_change_them(
         assert 'action="/subscriptions' not in visitor.page.text
         answer = await visitor.client.get("/new/subscription")
         assert answer.status_code == 403
+
+
+async def test_a_test_event_reports_its_phases_and_is_signed(quick: Front) -> None:
+    receiver = ScriptedAdapter("webhook")
+    quick.operate.subscriptions._adapters = {"webhook": receiver}
+    one = await add(quick)
+    path = f"/subscriptions/{one}"
+    receiver.answer("shop", TransientFailure("HTTP 503", phase="answer"))
+    async with visiting(quick, "admin") as visitor:
+        await visitor.look(path)
+        await visitor.send(f"{path}/test")
+        assert "transient failure HTTP 503" in visitor.text
+        assert "Check the receiver's log; it must answer 2xx within 30 seconds." in visitor.text
+        await visitor.look(path)
+        await visitor.send(f"{path}/test")
+        assert "The receiver accepted the test event." in visitor.text
+    envelope = receiver.envelopes[-1]
+    assert envelope.event is not None
+    assert envelope.event.event.topic == "fieldpost.test"
+    assert isinstance(envelope.settings["secret"], Secret)
+    assert ("subscription.test",) in await quick.centre.rows("select request_summary from audit")
+    async with quick.client("admin") as client:
+        answer = await client.post(f"/api/v1{path}/test")
+        assert (answer.status_code, answer.json()["outcome"]) == (200, "delivered")
+
+
+async def test_an_unverified_subscription_becomes_active_by_a_test_that_is_answered(quick: Front) -> None:
+    receiver = ScriptedAdapter("webhook")
+    quick.operate.subscriptions._adapters = {"webhook": receiver}
+    one = await add(quick)
+    await quick.centre.execute(f"update subscriptions set state = 'unverified' where subscription_id = '{one}'")
+    receiver.answer("shop", TransientFailure("HTTP 500", phase="answer"))
+    states = []
+    for _ in range(2):
+        await quick.operate.subscriptions.test(ADMIN, one)
+        states.append((await quick.operate.subscriptions.get(one)).state)
+    assert states == [SubscriptionState.UNVERIFIED, SubscriptionState.ACTIVE]

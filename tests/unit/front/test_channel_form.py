@@ -4,7 +4,7 @@ import pytest
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
 from fieldpost.central.operate.channel_settings import ChannelType
-from fieldpost.central.operate.channels import Trial
+from fieldpost.central.operate.trial import trial_steps
 from fieldpost.core.delivery.adapter import AttemptPhase, SettingField
 from fieldpost.core.delivery.outcome import Delivered, Held
 from fieldpost.core.errors import InvalidInput
@@ -62,7 +62,7 @@ def test_what_goes_back_into_a_form_holds_no_secret() -> None:
 
 def test_a_test_is_told_phase_by_phase_up_to_where_it_came() -> None:
     def told(outcome: Delivered | Held) -> list[tuple[str, str, str | None]]:
-        steps = channel_form.steps(KIND, CHANNEL, Trial(outcome, ()))
+        steps = trial_steps(KIND.phases, CHANNEL.settings, outcome)
         return [(step.title, step.state, step.advice) for step in steps]
 
     assert told(Delivered()) == [("Call", "passed", None), ("Say", "passed", None)]
@@ -76,7 +76,7 @@ def test_of_an_email_channel_only_the_phases_that_it_goes_through_are_told() -> 
     kind = ChannelType("email", adapter.secrets, adapter.fields, adapter.phases, adapter.guide)
     plain = Channel("c", "email", {"tls": "none", "auth": "none"})
     full = Channel("c", "email", {"tls": "starttls", "auth": "oauth2"})
-    told = [[s.title for s in channel_form.steps(kind, c, Trial(Delivered(), ()))] for c in (plain, full)]
+    told = [[s.title for s in trial_steps(kind.phases, c.settings, Delivered())] for c in (plain, full)]
     assert told == [
         ["Connect", "Greeting", "Sender", "Recipient", "Message", "Confirmation"],
         ["Token", "Connect", "Greeting", "TLS", "Login", "Sender", "Recipient", "Message", "Confirmation"],

@@ -1,8 +1,7 @@
 """Channels: add, change, remove, read, test. Secrets are write-only."""
 
-import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 import structlog
@@ -31,6 +30,7 @@ from fieldpost.central.operate.channel_settings import (
 )
 from fieldpost.central.operate.list_spec import adapter_of
 from fieldpost.central.operate.rerouting import probe_soon, release_rerouted
+from fieldpost.central.operate.trial import Trial, deliver_test
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit
@@ -39,7 +39,7 @@ from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.delivery.adapter import Adapter, Envelope, SettingsWarner
-from fieldpost.core.delivery.outcome import Outcome, PermanentFailure, Uncertain, scrubbed
+from fieldpost.core.delivery.outcome import scrubbed
 from fieldpost.core.delivery.retry import check_fixed, parse, to_text
 from fieldpost.core.delivery.routing import lists_of
 from fieldpost.core.errors import Conflict, InvalidInput
@@ -47,18 +47,7 @@ from fieldpost.core.ids import NotificationId
 from fieldpost.core.lists import Channel
 from fieldpost.core.text import check_label, check_path_name
 
-TEST_S = 120.0
-"""How long a user waits for the outcome of a test."""
-
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """The outcome of a test and its transcript, without secrets."""
-
-    outcome: Outcome
-    transcript: tuple[str, ...]
 
 
 class ChannelActions(Actions):
@@ -192,7 +181,7 @@ class ChannelActions(Actions):
             gate=lambda: None,  # a test has no claim to lose
             transcript=lines.append,
         )
-        outcome = scrubbed(await _deliver_test(adapter, envelope), opened.scrub)
+        outcome = scrubbed(await deliver_test(adapter, envelope), opened.scrub)
         log.info("channel.tested", channel=name, actor=actor.name, outcome=outcome.word, error=outcome.error)
         return Trial(outcome, tuple(map(opened.scrub, lines)))
 
@@ -220,19 +209,6 @@ def _plain(channel: Channel) -> dict[str, object]:
         "max_retries": channel.max_retries,
         "retry_delay_s": channel.retry_delay_s,
     }
-
-
-async def _deliver_test(adapter: Adapter, envelope: Envelope) -> Outcome:
-    """The outcome of one attempt; a crash of the adapter is a permanent failure."""
-    timeout_s = min(TEST_S, adapter.deadline_s)
-    try:
-        async with asyncio.timeout(timeout_s) as deadline:
-            return await adapter.deliver(envelope)
-    except Exception as error:
-        if isinstance(error, TimeoutError) and deadline.expired():
-            return Uncertain(f"no result within {timeout_s:g} s", phase="deadline")
-        log.exception("channel.test_crashed", type=adapter.type)
-        return PermanentFailure(f"the {adapter.type} adapter failed: {type(error).__name__}: {error}", phase="bug")
 
 
 def _add(conn: Connection, added: Channel, entry: AuditEntry, *, now: datetime | None) -> None:

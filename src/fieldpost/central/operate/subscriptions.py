@@ -1,9 +1,11 @@
 """Subscriptions: add, change, rotate, pause, resume, disable, remove, read. Secrets are write-only."""
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+import structlog
 from sqlalchemy import Connection
 
 from fieldpost.central.access.audit_trail import (
@@ -18,11 +20,13 @@ from fieldpost.central.access.audit_trail import (
     require,
     was_changed,
 )
-from fieldpost.central.adapters.webhook.description import SUBSCRIPTION_FIELDS
+from fieldpost.central.adapters.webhook.description import PHASES, SUBSCRIPTION_FIELDS
 from fieldpost.central.adapters.webhook.options import WebhookOptions
 from fieldpost.central.operate.channel_settings import check_hosts
+from fieldpost.central.operate.list_spec import adapter_of
 from fieldpost.central.operate.recovery import Recovery
 from fieldpost.central.operate.subscription_settings import apply_settings, new_signing_secret, rotate_secret
+from fieldpost.central.operate.trial import Trial, TrialStep, deliver_test, trial_steps
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
@@ -33,10 +37,12 @@ from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.bulk import BulkAction
-from fieldpost.core.delivery.adapter import Adapter, SettingField
+from fieldpost.core.delivery.adapter import Adapter, Envelope, SettingField
 from fieldpost.core.delivery.breaker import Breaker, probe_now
+from fieldpost.core.delivery.outcome import Delivered, scrubbed
 from fieldpost.core.delivery.retry import parse
 from fieldpost.core.errors import Conflict
+from fieldpost.core.events.event import Event, RecordedEvent
 from fieldpost.core.events.filter import FilterEntry, check_filter
 from fieldpost.core.events.signature import check_signing_secret
 from fieldpost.core.events.subscription import (
@@ -46,11 +52,14 @@ from fieldpost.core.events.subscription import (
     in_state,
     subscription_key,
 )
-from fieldpost.core.ids import is_id
+from fieldpost.core.ids import NotificationId, is_id
 from fieldpost.core.secret import Secret
 from fieldpost.core.text import check_label, check_list_name
 
 PAGE_MAX = 500
+TEST_TOPIC = "fieldpost.test"
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +158,39 @@ class SubscriptionActions(Actions):
         changed = await self._write(actor, "subscription.rotate", wanted, {})
         return SecretShown(changed, new if secret is None else None)
 
+    async def test(self, actor: Actor, subscription_id: str) -> Trial:
+        """Send a signed test event to the receiver, even if it is paused or blocked. Audited before it is sent.
+
+        A subscription that waits for a test becomes active if the receiver answers with 2xx.
+        """
+        require(actor, Role.ADMIN, "subscription.test")
+        seen = await self._seen(subscription_id)
+        adapter = adapter_of(self._adapters, WEBHOOK_TYPE)
+        opened = self._keyring.open_owner(seen)
+        now = self._clock.now()
+        noted = {"subscription_id": subscription_id}
+        await self._store.write(audit.add, [record(actor, "subscription.test", seen.name, now, noted)])
+        lines: list[str] = []
+        id_ = event_id(now)
+        envelope = Envelope(
+            notification_id=NotificationId(id_),
+            list_name=seen.name,
+            subject="",
+            body="",
+            targets=(subscription_key(subscription_id),),
+            settings=opened.settings,
+            dated=now,
+            gate=lambda: None,  # a test has no claim to lose
+            event=RecordedEvent(_test_event(id_, seen, actor), now, 1),
+            transcript=lines.append,
+        )
+        outcome = scrubbed(await deliver_test(adapter, envelope), opened.scrub)
+        log.info("subscription.tested", subscription=seen.name, actor=actor.name, outcome=outcome.word)
+        if isinstance(outcome, Delivered) and seen.state is SubscriptionState.UNVERIFIED:
+            active = in_state(seen, SubscriptionState.ACTIVE, by=actor.name, reason=None, now=now)
+            await self._write(actor, "subscription.verify", active, {})
+        return Trial(outcome, tuple(map(opened.scrub, lines)))
+
     async def pause(self, actor: Actor, subscription_id: str, version: int, reason: str | None = None) -> Subscription:
         """Hold its notifications, the new ones too, until it is resumed."""
         return await self._move(actor, "pause", subscription_id, version, SubscriptionState.PAUSED, reason)
@@ -206,6 +248,10 @@ class SubscriptionActions(Actions):
         """Subscriptions by name, all but removed ones unless states are given."""
         return await self._store.read(rows.find, owner=owner, states=states, after=after, limit=min(limit, PAGE_MAX))
 
+    def steps(self, subscription: Subscription, tested: Trial) -> list[TrialStep]:
+        """How far a test came, phase by phase."""
+        return trial_steps(PHASES, subscription.settings, tested.outcome)
+
     @property
     def fields(self) -> tuple[SettingField, ...]:
         """The settings and secrets of a subscription as form fields."""
@@ -222,11 +268,11 @@ class SubscriptionActions(Actions):
     async def _check_hosts(self, settings: Mapping[str, object]) -> None:
         await check_hosts(self._adapters.get(WEBHOOK_TYPE), settings)
 
-    async def _seen(self, subscription_id: str, version: int) -> Subscription:
+    async def _seen(self, subscription_id: str, version: int | None = None) -> Subscription:
         seen = await self.get(subscription_id)
         if seen.state is SubscriptionState.REMOVED:
             raise Conflict("subscription.removed", f"subscription {seen.name!r} is removed", hint="create it again")
-        if seen.version != version:
+        if version is not None and seen.version != version:
             raise was_changed("subscription", seen.name, seen.version)
         return seen
 
@@ -254,6 +300,12 @@ class SubscriptionActions(Actions):
         await commit(self._store, f"subscription {wanted.name!r}", _change, wanted, entry, now=self._store.now())
         self._store.wake.set()
         return replace(wanted, version=wanted.version + 1)
+
+
+def _test_event(id_: str, subscription: Subscription, actor: Actor) -> Event:
+    text = f"{actor.name} tested the subscription {subscription.name} of Fieldpost. No action is needed."
+    payload = json.dumps({"message": text}, ensure_ascii=False)
+    return Event(event_id=id_, topic=TEST_TOPIC, source="fieldpost", payload=payload)
 
 
 def _add(conn: Connection, added: Subscription, entry: AuditEntry) -> None:

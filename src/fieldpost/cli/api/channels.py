@@ -138,7 +138,11 @@ def test_channel(
     to: Annotated[str, typer.Option("--to", help="Target of the test, e.g. your own mail address.")],
 ) -> None:
     """Send a test notification and print the transcript. Needs the role admin; the test is audited."""
-    tested = central(TEST_S).post("channels", name, "test", body={"to": to})
+    show_test(central(TEST_S).post("channels", name, "test", body={"to": to}))
+
+
+def show_test(tested: dict[str, Any]) -> None:
+    """Print the conversation and outcome of a test; exit with 1 unless it was delivered."""
     if is_json():
         print_json(tested)
     else:

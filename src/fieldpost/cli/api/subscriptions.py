@@ -4,7 +4,15 @@ from typing import Annotated, Any
 
 import typer
 
-from fieldpost.cli.api.channels import SET_HELP, SecretFileOption, SecretOption, read_secrets, read_settings
+from fieldpost.cli.api.channels import (
+    SET_HELP,
+    TEST_S,
+    SecretFileOption,
+    SecretOption,
+    read_secrets,
+    read_settings,
+    show_test,
+)
 from fieldpost.cli.api.filters import filtered
 from fieldpost.cli.arguments import CursorOption, LimitOption, ReasonOption, RetryPolicyOption
 from fieldpost.cli.options import central, is_json
@@ -150,6 +158,12 @@ def rotate(
     rotated = client.post("subscriptions", subscription_id, "rotate", body=body)
     done(rotated, f"Rotated the secret of {rotated['name']}.")
     _print_secret(rotated)
+
+
+@app.command("test")
+def test_receiver(subscription_id: SubscriptionArgument) -> None:
+    """Send a signed test event to the receiver and print the conversation. Exits with 1 unless it answers with 2xx."""
+    show_test(central(TEST_S).post("subscriptions", subscription_id, "test", body={}))
 
 
 @app.command()

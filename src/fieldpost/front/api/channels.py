@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fieldpost.central.operate.channels import Trial
+from fieldpost.central.operate.trial import Trial
 from fieldpost.core.delivery.retry import to_text
 from fieldpost.core.lists import Channel
 from fieldpost.front.http.call import Call, changes

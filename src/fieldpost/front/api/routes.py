@@ -63,6 +63,7 @@ ROUTES = (
     ApiRoute("GET", "/api/v1/subscriptions/{subscription_id}", subscriptions.show, Access.VIEWER),
     ApiRoute("PATCH", "/api/v1/subscriptions/{subscription_id}", subscriptions.change, Access.ADMIN),
     ApiRoute("POST", "/api/v1/subscriptions/{subscription_id}/rotate", subscriptions.rotate, Access.ADMIN),
+    ApiRoute("POST", "/api/v1/subscriptions/{subscription_id}/test", subscriptions.test, Access.ADMIN),
     ApiRoute("POST", "/api/v1/subscriptions/{subscription_id}/pause", subscriptions.pause, Access.ADMIN),
     ApiRoute("POST", "/api/v1/subscriptions/{subscription_id}/resume", subscriptions.resume, Access.ADMIN),
     ApiRoute("POST", "/api/v1/subscriptions/{subscription_id}/disable", subscriptions.disable, Access.ADMIN),

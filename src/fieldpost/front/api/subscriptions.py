@@ -8,11 +8,13 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fieldpost.central.operate.subscriptions import SecretShown
+from fieldpost.central.operate.trial import Trial
 from fieldpost.central.watch.subscriptions import SubscriptionHealth
 from fieldpost.core.delivery.retry import to_text
 from fieldpost.core.events.filter import FilterEntry
 from fieldpost.core.events.subscription import Subscription
 from fieldpost.core.search.filters import SUBSCRIPTION_FILTERS, read_filters
+from fieldpost.front.api.channels import TEST
 from fieldpost.front.http.call import Call, changes
 from fieldpost.link.http.body import Body
 from fieldpost.link.http.endpoint_spec import PAGED, filter_parameters, spec
@@ -159,6 +161,13 @@ async def rotate(call: Call) -> ShownSubscription:
         call.actor, call.path("subscription_id"), wanted.version, wanted.secret
     )
     return await _with_secret(call, rotated)
+
+
+@spec(TEST, problems=(409,))
+async def test(call: Call) -> Trial:
+    """Send a signed test event to the receiver and return the conversation without secrets. A subscription that waits
+    for a test becomes active if the receiver answers with 2xx."""
+    return await call.operate.subscriptions.test(call.actor, _id(call))
 
 
 @spec(SUBSCRIPTION, body=ChangedState, problems=(409,))

@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fieldpost.central.operate.channel_settings import RETRY_FIELDS, ChannelType
-from fieldpost.central.operate.channels import Trial
 from fieldpost.core.delivery.adapter import SettingField
-from fieldpost.core.delivery.outcome import Delivered
 from fieldpost.core.errors import FieldpostError, InvalidInput
 from fieldpost.core.lists import Channel
 from fieldpost.core.setting import parse_scalar
@@ -69,34 +67,6 @@ def errors_of(error: FieldpostError, kind: ChannelType) -> dict[str, str]:
     if not kind.fields and (error.field or "").startswith(SETTING):
         return {"settings": next(iter(errors.values()))}
     return errors
-
-
-@dataclass(frozen=True, slots=True)
-class TestStep:
-    """One phase of a test: passed, failed, or not reached."""
-
-    title: str
-    state: str
-    advice: str | None = None
-
-
-def steps(kind: ChannelType, channel: Channel, tested: Trial) -> list[TestStep]:
-    """The phases of the channel and how far the test came; empty if the failed phase is not a declared one."""
-    phases = [p for p in kind.phases if not p.setting or channel.settings.get(p.setting) in p.values]
-    if isinstance(tested.outcome, Delivered):
-        return [TestStep(phase.title, "passed") for phase in phases]
-    names = [phase.name for phase in phases]
-    if tested.outcome.phase not in names:
-        return []
-    end = names.index(tested.outcome.phase)
-    return [
-        TestStep(
-            phase.title,
-            "passed" if place < end else "failed" if place == end else "not reached",
-            phase.advice[:1].upper() + phase.advice[1:] if place == end else None,
-        )
-        for place, phase in enumerate(phases)
-    ]
 
 
 def field_value(field: SettingField, text: str) -> object:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from fieldpost.central.access.audit_trail import KEEP
 from fieldpost.central.operate.channel_settings import RETRY_FIELDS
-from fieldpost.central.operate.channels import Trial
+from fieldpost.central.operate.trial import Trial, trial_steps
 from fieldpost.central.watch.channels import HELD_MAX, ChannelState
 from fieldpost.central.watch.issues import IssueCode
 from fieldpost.core.actor import Role
@@ -183,7 +183,7 @@ async def _one(
         is_default=form.given.get("is_default") == "true" if form.given else channel.is_default,
         guide=read_guide(kind.guide) if kind else (),
         tested=tested,
-        steps=channel_form.steps(kind, channel, tested) if kind and tested else (),
+        steps=trial_steps(kind.phases, channel.settings, tested.outcome) if kind and tested else (),
         as_text=channel_form.as_text,
         held_max=HELD_MAX,
         own_path=path_of(channel.name),

@@ -6,6 +6,7 @@ from functools import partial
 from starlette.responses import Response
 
 from fieldpost.central.operate.subscriptions import SecretShown
+from fieldpost.central.operate.trial import Trial
 from fieldpost.central.watch.subscriptions import HELD_MAX, SubscriptionHealth
 from fieldpost.core.actor import Role
 from fieldpost.core.delivery.retry import to_text
@@ -161,6 +162,13 @@ async def rotate(request: PageRequest) -> Response:
     return _secret_shown(request, rotated, "Secret rotated")
 
 
+async def test(request: PageRequest) -> Response:
+    """Send a signed test event; the page shows how far it came."""
+    await request.form()
+    tested = await request.operate.subscriptions.test(request.actor, request.path("subscription_id"))
+    return await _one(request, tested=tested)
+
+
 async def move(request: PageRequest) -> Response:
     """Pause, resume, disable or remove."""
     form = await request.form()
@@ -210,7 +218,7 @@ async def _new(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Respon
     )
 
 
-async def _one(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Response:
+async def _one(request: PageRequest, form: SubmittedForm = EMPTY_FORM, tested: Trial | None = None) -> Response:
     found, as_of = await request.watch.subscriptions.one(request.path("subscription_id"))
     subscription, actions = found.subscription, request.operate.subscriptions
     return request.page(
@@ -225,6 +233,8 @@ async def _one(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Respon
         entries=[subscription_form.entry_text(entry) for entry in subscription.filter],
         retry_text=to_text(subscription.retry) if subscription.retry else "",
         why=_why(found),
+        tested=tested,
+        steps=actions.steps(subscription, tested) if tested else (),
         own_path=path_of(subscription),
         as_of=as_of,
         held_max=HELD_MAX,
@@ -278,5 +288,6 @@ ROUTES = (
     PageRoute("GET", PATH + "/{subscription_id}", one, Access.VIEWER),
     PageRoute("POST", PATH + "/{subscription_id}/change", change, Access.ADMIN),
     PageRoute("POST", PATH + "/{subscription_id}/rotate", rotate, Access.ADMIN),
+    PageRoute("POST", PATH + "/{subscription_id}/test", test, Access.ADMIN),
     PageRoute("POST", PATH + "/{subscription_id}/{verb}", move, Access.ADMIN),
 )
