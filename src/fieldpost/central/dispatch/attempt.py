@@ -20,7 +20,17 @@ from fieldpost.core.events.event import RecordedEvent
 from fieldpost.core.events.subscription import Subscription
 from fieldpost.core.notification import TargetStatus
 
+RATE_USED_UP = "the rate limit is used up"
+
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class RateWait:
+    """The turn of a notification beyond the rate of its path, and when the path's next delivery may start."""
+
+    turn: datetime
+    next_at: datetime
 
 
 @dataclass(slots=True)
@@ -36,6 +46,8 @@ class RunningAttempt:
     """The event that caused the notification."""
     opened: Opened | Held | None = field(default=None, repr=False)
     """The settings for the adapter; held when the secrets cannot be read."""
+    rate_wait: RateWait | None = None
+    """Set if the rate of its path allows no delivery now."""
     renewed_at: float = 0.0
     claimed_monotonic: float = 0.0
     outcome: Outcome | None = None
@@ -104,6 +116,9 @@ async def attempt(
         return _not_sent(f"no delivery adapter for type {path.type!r}", "resolve")
     if path.hold_reason is not None:
         return Held(path.hold_reason, phase="pause", evidence=Evidence.NONE, kind=HoldKind.PAUSE)
+    if running.rate_wait is not None:
+        wait = max(running.rate_wait.turn - running.now(), timedelta(milliseconds=1))
+        return Held(RATE_USED_UP, phase="rate", evidence=Evidence.NONE, kind=HoldKind.RATE_LIMIT, wait=wait)
     breaker = breakers.get(path.breaker_key)
     if breaker is not None and breaker.wait_until is not None and breaker.wait_until > (now := running.now()):
         kind = HoldKind(breaker.wait_kind or HoldKind.RATE_LIMIT)

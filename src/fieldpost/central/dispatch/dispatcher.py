@@ -26,6 +26,7 @@ from fieldpost.central.dispatch.holds import Holds
 from fieldpost.central.dispatch.host_limits import HostLimits
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.dispatch.paths import Paths, load_directory
+from fieldpost.central.dispatch.rate_limits import take_rates
 from fieldpost.central.dispatch.results import Results
 from fieldpost.central.dispatch.subscription_keeper import SubscriptionKeeper
 from fieldpost.central.secrets.keyring import Keyring
@@ -266,12 +267,13 @@ class Dispatcher:
         await self._paths.prepare(self._store, {one.notification.delivery_key for one in claimed})
         event_ids = {i for one in claimed if (i := one.notification.event_id) is not None}
         events = await self._store.read(recorded_events.these, event_ids) if event_ids else {}
+        waits = {} if is_probe else await take_rates(self._store, claimed, self._paths)
         surplus = []
         for one in claimed:
             path = self._paths.get(one.notification.delivery_key)
-            event = events.get(one.notification.event_id or "")
-            opened = self._paths.opened(path)
-            running = RunningAttempt(one, path, self._clock, self._options.lease_s, is_probe, event, opened)
+            event, opened = events.get(one.notification.event_id or ""), self._paths.opened(path)
+            wait = waits.get(one.notification.notification_id)
+            running = RunningAttempt(one, path, self._clock, self._options.lease_s, is_probe, event, opened, wait)
             if not self._hosts.take(running):
                 surplus.append(running)
                 continue

@@ -98,15 +98,22 @@ class Holds:
     async def _hold_due(self, paths: Paths) -> None:
         """A batch at each refresh: claims skip these keys anyway, and other work should not wait for more."""
         found: dict[bool, list[tuple[str, str, str, datetime]]] = {False: [], True: []}
+        spacing: dict[str, int] = {}
         for key in sorted(paths.blocked()):
             if (held := paths.hold_of(key)) is not None:
                 kind, hold, reason = held
                 found[kind.is_timed].append((key, hold.by, reason, hold.until))
+                spacing[key] = paths.spacing(key, kind)
         for is_timed, holds in found.items():
             if not holds:
                 continue
             count = await self._store.write(
-                breaker_rows.hold_rows, holds, HOLD_BATCH, is_timed=is_timed, now=self._store.now()
+                breaker_rows.hold_rows,
+                holds,
+                HOLD_BATCH,
+                is_timed=is_timed,
+                spacing=spacing,
+                now=self._store.now(),
             )
             if count:
                 log.info("rows.held", by=len({hold[1] for hold in holds}), count=count)

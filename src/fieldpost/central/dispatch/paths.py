@@ -7,7 +7,7 @@ and for those behind which rows are held, a bounded number at a time.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import structlog
 from sqlalchemy import Connection
@@ -196,6 +196,13 @@ class Paths:
             kind = HoldKind(breaker.wait_kind or HoldKind.RATE_LIMIT)
             return kind, Hold(held_by(kind, key), breaker.wait_until), breaker.wait_reason or ""
         return None
+
+    def spacing(self, key: str, kind: HoldKind) -> int:
+        """Microseconds between the turns of rows that wait for the rate of their path."""
+        path = self._paths.get(key)
+        if kind is not HoldKind.RATE_LIMIT or not isinstance(path, DeliveryPath) or path.rate is None:
+            return 0
+        return path.rate.interval // timedelta(microseconds=1)
 
     def is_paused(self, key: str) -> bool:
         """Whether a person, or a missing test, keeps the key's rows from being attempted."""

@@ -14,7 +14,7 @@ from functools import partial
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.dispatch.attempt import RunningAttempt
+from fieldpost.central.dispatch.attempt import RATE_USED_UP, RunningAttempt
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.events import notices
 from fieldpost.central.store.notifications import attempts, finishing
@@ -196,6 +196,8 @@ def _step(running: RunningAttempt, node_id: str, now: datetime) -> Callable[[Bre
     path, outcome = running.path, running.outcome
     if not isinstance(path, DeliveryPath) or outcome is None:
         return None
+    if running.rate_wait is not None:
+        return partial(wait, until=running.rate_wait.next_at, kind=HoldKind.RATE_LIMIT, reason=RATE_USED_UP)
     if not running.is_sent:
         # A probe that was never sent leaves the breaker open for the next one.
         return partial(give_back_probe, owner=node_id, now=now) if running.is_probe else _unchanged

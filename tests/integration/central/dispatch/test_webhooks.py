@@ -373,3 +373,43 @@ async def test_notices_are_written_once_per_occurrence(hooks: Hooks, clock: Manu
 def test_the_breaker_settings_reach_the_paths() -> None:
     policy = WebhookOptions(failures_max=3, break_s=5.0, lapse_s=10.0).breaker
     assert (policy.failures_max, policy.break_s, policy.lapse_s) == (3, 5.0, 10.0)
+
+
+@pytest.mark.dec("DEC-80")
+async def test_a_rate_is_kept_over_two_nodes_and_every_row_gets_its_turn(hooks: Hooks, clock: ManualClock) -> None:
+    subscription = await hooks.subscribe(rate="20/1m")
+    other = await hooks.subscribe("stock")
+    events = await hooks.publish(50)
+    started: list[tuple[float, int]] = []
+    for _ in range(40):
+        before = len(hooks.adapter.sent("billing"))
+        await asyncio.gather(*(hooks.centre.deliver(node_id=node) for node in ("node-a", "node-b")))
+        started.append((clock.monotonic(), len(hooks.adapter.sent("billing")) - before))
+        clock.advance(4)
+    for begin, _ in started:
+        assert sum(count for at, count in started if begin <= at < begin + 60) <= 20
+    assert len(hooks.adapter.sent("billing")) == 50, "all had their turn"
+    assert len(set(hooks.adapter.sent("billing"))) == 50
+    n = await hooks.get(notification_id_of(events[0], subscription.subscription_id))
+    assert (n.status, n.retry_count) == (Status.DELIVERED, 0)
+    assert len(hooks.adapter.sent("stock")) == 50
+    assert (await hooks.breaker(other)).wait_until is None
+
+
+@pytest.mark.dec("DEC-80")
+async def test_rows_that_wait_for_a_rate_are_held_with_their_turn_and_never_parked_by_age(
+    hooks: Hooks, clock: ManualClock
+) -> None:
+    await hooks.subscribe(rate="1/1d")
+    await hooks.publish(12)
+    await hooks.centre.deliver()
+    await hooks.centre.deliver()
+    held = await hooks.centre.rows("select due_at, held_reason from notifications where held_by is not null")
+    assert len(held) == 11
+    assert len({due_at for due_at, _ in held}) > 8, "one by one"
+    assert {reason for _, reason in held} == {"the rate limit is used up"}
+    for _ in range(20):
+        clock.advance(24 * 3600)
+        await hooks.centre.deliver()
+        await hooks.centre.deliver()
+    assert await hooks.centre.rows("select distinct status from notifications") == [("delivered",)]

@@ -18,16 +18,25 @@ _IS_TO_HOLD = f"""
     {IS_CLAIMABLE} and due_at <= (select at from moment)
     and (lease_until is null or lease_until <= (select at from moment)) and orphan_count = 0
 """
-_HOLDS: Mapping[str, ParameterKind] = {"of_key": "text", "hold": "text", "reason": "text", "until": "moment"}
+_HOLDS: Mapping[str, ParameterKind] = {
+    "of_key": "text",
+    "hold": "text",
+    "reason": "text",
+    "until": "moment",
+    # Microseconds between the ends of the holds of a key: rows that wait for a rate get their turns one by one.
+    "spacing": "int",
+}
 _hold = Statement(
     # Lane by lane and key by key, as the index of claimable rows has them. Rows are locked in the order of their ids.
     f"""
     with moment as (select {{now}} as at),
     found as materialized (
-        select due.notification_id, u.hold, u.reason, u.until
+        select due.notification_id, u.hold, u.reason,
+            u.until + (row_number() over (partition by u.of_key order by due.due_at) - 1) * u.spacing
+                * interval '1 microsecond' as until
         from {{rows}} cross join (values ('pending'), ('retrying')) as lane(status)
         cross join lateral (
-            select notification_id from notifications n
+            select notification_id, due_at from notifications n
             where {_IS_TO_HOLD} and n.status = lane.status and n.delivery_key = u.of_key
             order by n.due_at limit :limit for update skip locked
         ) as due
@@ -55,6 +64,22 @@ _hold_sqlite = Statement(
         select notification_id from notifications
         where {_IS_TO_HOLD} and status in ('pending', 'retrying') and delivery_key = :of_key limit :limit
     ) returning notification_id
+    """,
+    result={"notification_id": Id},
+)
+_hold_spaced_sqlite = Statement(
+    f"""
+    with moment as (select {{now}} as at),
+    found as materialized (
+        select notification_id, row_number() over (order by due_at) - 1 as turn from (
+            select notification_id, due_at from notifications
+            where {_IS_TO_HOLD} and status in ('pending', 'retrying') and delivery_key = :of_key limit :limit
+        )
+    )
+    update notifications set held_by = :hold, held_reason = :reason, is_timed = :is_timed, version = version + 1,
+        due_at = :until + :spacing * (select turn from found f where f.notification_id = notifications.notification_id)
+    where notification_id in (select notification_id from found)
+    returning notification_id
     """,
     result={"notification_id": Id},
 )
@@ -267,17 +292,23 @@ def hold_rows(
     limit: int,
     *,
     is_timed: bool = False,
+    spacing: Mapping[str, int] | None = None,
     now: datetime | None,
 ) -> int:
-    """Hold due rows without an attempt, a bounded batch: (delivery key, held_by, reason, until); how many."""
+    """Hold due rows without an attempt, a bounded batch: (delivery key, held_by, reason, until); how many.
+    `spacing` is the time between the turns of a key's rows, in microseconds."""
     if not holds:
         return 0
     if conn.dialect.name != "sqlite":
-        return len(_hold.run(conn, sorted(holds), limit=limit, is_timed=is_timed, now=now))
+        rows = [(*hold, (spacing or {}).get(hold[0], 0)) for hold in sorted(holds)]
+        return len(_hold.run(conn, rows, limit=limit, is_timed=is_timed, now=now))
     count = 0
     for hold in sorted(holds):
-        given: dict[str, Any] = dict(zip(_HOLDS, hold, strict=True))
-        count += len(_hold_sqlite.run(conn, **given, limit=limit - count, is_timed=is_timed, now=now))
+        given: dict[str, Any] = {**dict(zip(_HOLDS, hold, strict=False)), "is_timed": is_timed, "limit": limit - count}
+        if space := (spacing or {}).get(hold[0], 0):
+            count += len(_hold_spaced_sqlite.run(conn, **given, spacing=space, now=now))
+        else:
+            count += len(_hold_sqlite.run(conn, **given, now=now))
     return count
 
 
