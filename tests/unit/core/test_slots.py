@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from fieldpost.core.delivery.slots import SlotLimits, SlotUse, extra_keys, extra_limit
+from fieldpost.core.delivery.slots import SlotLimits, SlotUse, extra_keys, extra_limit, last_in_walk
 
 LIMITS = SlotLimits(64, 8)
 
@@ -48,3 +48,12 @@ def test_long_attempts_free_their_slots_up_to_the_share_of_a_key_and_the_size_of
     assert SlotUse(long=Counter(a=8)).may_move("b", LIMITS)
     full = Counter({f"key-{number}": 8 for number in range(8)})
     assert not SlotUse(long=full).may_move("b", LIMITS), "as many long attempts as there are slots"
+
+
+@pytest.mark.req("DEC-09")
+@pytest.mark.parametrize(
+    ("keys", "after", "last"),
+    [("abc", "", "c"), ("cde", "b", "e"), ("dab", "c", "b"), ("ab", "b", "b"), ("c", "c", "c")],
+)
+def test_a_walk_goes_to_the_end_and_on_from_the_start(keys: str, after: str, last: str) -> None:
+    assert last_in_walk(set(keys), after) == last

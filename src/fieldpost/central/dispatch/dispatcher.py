@@ -41,7 +41,7 @@ from fieldpost.core.delivery.breaker import Breaker
 from fieldpost.core.delivery.lanes import Lane
 from fieldpost.core.delivery.outcome import Delivered, PermanentFailure
 from fieldpost.core.delivery.routing import SlotPool, pool_of, resolve
-from fieldpost.core.delivery.slots import SlotLimits, SlotUse, plan_shares
+from fieldpost.core.delivery.slots import SlotLimits, SlotUse, last_in_walk, plan_shares
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.meter import Meter, Unmetered
 from fieldpost.core.notification import Status
@@ -239,7 +239,8 @@ class Dispatcher:
         count = sum(map(len, taken.values()))
         for lane, claimed in taken.items():
             # The walk continues behind the last key served, so that no key starves; from the start when it saw all.
-            self._after[pool][lane] = claimed[-1].notification.delivery_key if claimed and count == free else ""
+            keys = {one.notification.delivery_key for one in claimed}
+            self._after[pool][lane] = last_in_walk(keys, order.after[lane]) if keys and count == free else ""
             if claimed:
                 await self._start_all(claimed)
                 self._meter.claimed(lane.value, len(claimed))

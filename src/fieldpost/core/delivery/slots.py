@@ -97,3 +97,8 @@ def extra_limit(use: SlotUse, limits: SlotLimits, claimed: int, free: int, waiti
     if len(waiting) != 1 or next(iter(waiting)) in use.slow:
         return 0
     return max(0, min(free, limits.extra_max - use.busy.total()) - claimed)
+
+
+def last_in_walk(keys: Collection[str], after: str) -> str:
+    """The key that a walk which began behind `after` served last: it goes to the end and then on from the start."""
+    return max([key for key in keys if key <= after] or keys)

@@ -201,3 +201,27 @@ async def test_a_retry_that_becomes_due_does_not_wait_for_the_end_of_a_backlog(
     order = [e.list_name for e in mailing.adapter.envelopes]
     assert order.count("ops") == 200
     assert 60 <= order.index("flaky", 1) <= 80, "soon after its minute, in the middle of the backlog"
+
+
+@pytest.mark.req("DEC-09")
+async def test_lists_are_served_in_turn_whatever_the_order_of_their_ids(mailing: Centre, clock: ManualClock) -> None:
+    """Of the rows of one claim, that of the last list is the newest; the walk still goes on behind its own end."""
+    names = ("a", "b", "c", "d")
+    for name in names:
+        await mailing.add_list(name)
+    for name in names:
+        clock.advance(1)
+        await mailing.send_many(20, name)
+    dispatcher = mailing.dispatcher(slots=3, slots_per_key=1, grace_s=0.01)
+    async with asyncio.timeout(30), dispatcher.running():
+        for count in range(3, 27, 3):
+            hanging = Hanging()
+            mailing.adapter.always = dict.fromkeys(names, hanging)
+            sweeping = asyncio.create_task(dispatcher.sweep())
+            await mailing.adapter.called(count)
+            sweeping.cancel()
+            await asyncio.gather(sweeping, return_exceptions=True)
+            hanging.let_go()
+            await dispatcher.idle()
+    served = Counter(envelope.list_name for envelope in mailing.adapter.envelopes[:24])
+    assert max(served.values()) - min(served[name] for name in names) <= 1, served
