@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 from pathlib import Path
 from random import Random
 
@@ -21,12 +20,13 @@ from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.carriers.central import CentralCarrier
 from fieldpost.site.config.options import ForwardOptions
 from fieldpost.site.forwarding.forwarder import Forwarder
-from support.need import cannot_have
+from support.ports import free_port
 from support.running_central import RunningCentral, call
 
 MEBIBYTE = 1024 * 1024
-LIMIT = 150 * MEBIBYTE
-LITTLE_MEMORY = f"import resource; resource.setrlimit(resource.RLIMIT_DATA, ({LIMIT}, {LIMIT})); "
+LEFT = 16 * MEBIBYTE
+"""What central may use beyond what it needs to start."""
+LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_DATA, ({limit}, {limit})); "
 SITES = 6
 ROWS = 300
 BODY_BYTES = 60_000
@@ -67,25 +67,43 @@ class SendingSite:
 
 @pytest.mark.timeout(600)
 @pytest.mark.fault(60)
-async def test_with_a_hundred_and_fifty_megabytes_central_puts_off_what_it_has_no_room_for_and_loses_nothing(
+@pytest.mark.needs("linux")
+async def test_with_little_memory_central_puts_off_what_it_has_no_room_for_and_loses_nothing(
     pg_url: str, tmp_path: Path
 ) -> None:
-    if sys.platform != "linux":
-        cannot_have("linux", "only Linux limits the memory of a process by RLIMIT_DATA")
-    async with RunningCentral(pg_url, tmp_path / "central", first=LITTLE_MEMORY) as central:
+    """A library may end the process where it gets no memory; then it is started again, as a service manager does."""
+    async with RunningCentral(pg_url, tmp_path / "central", first="pass; ") as idle:
+        limit = data_bytes(idle.pid) + LEFT
+        await idle.stop()
+    first = LIMITED.format(limit=limit)
+    async with RunningCentral(pg_url, tmp_path / "central", first=first, port=free_port()) as central:
         api_token = (central.folder / "api-token").read_text().strip()
         sites = []
         for number in range(SITES):
             token = (await call(central, api_token, "POST", "sites", {"name": f"site-{number}"}))["token"]
             sites.append(SendingSite(tmp_path / f"site-{number}", central.url, token))
+        keeping = asyncio.create_task(keep_running(central))
         async with asyncio.timeout(300):
             await asyncio.gather(*(site.drain() for site in sites))
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
         for site in sites:
             await site.close()
-        assert central.is_running
         assert any(site.troubles for site in sites) or central.surprises(), "there was room for all of it"
         # Each of them once: what was acked is there, and what was sent again was known.
         assert await stored(pg_url) == sorted(i for site in sites for i in site.ids)
+
+
+async def keep_running(central: RunningCentral) -> None:
+    while True:
+        assert central.process is not None
+        await central.process.wait()
+        await central.start()
+
+
+def data_bytes(pid: int) -> int:
+    line = next(one for one in Path(f"/proc/{pid}/status").read_text().splitlines() if one.startswith("VmData:"))
+    return int(line.split()[1]) * 1024
 
 
 async def stored(pg_url: str) -> list[str]:

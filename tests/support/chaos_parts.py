@@ -34,7 +34,7 @@ SECONDS = {
     "test_after_a_day_without_central": 200,
     "test_at_eight_kilobits_a_second": 400,
     "test_a_site_leaves_a_frozen_node": 60,
-    "test_with_a_hundred_and_fifty_megabytes": 200,
+    "test_with_little_memory": 250,
     "test_every_case_that_the_description_defines": 200,
     "test_twenty_power_cuts": 60,
     "test_ten_power_cuts": 60,
