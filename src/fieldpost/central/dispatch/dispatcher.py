@@ -176,8 +176,7 @@ class Dispatcher:
         # Receivers that hang must leave slots to those that work, so probes get half of the free ones.
         free = self._slot_use()[SlotPool.SUBSCRIPTIONS].free(self._limits[SlotPool.SUBSCRIPTIONS])
         probes = await self._holds.tend(self._paths, self._clock.monotonic(), self._mine(), probes_max=free // 2)
-        if probes:
-            await self._start_all(probes, is_probe=True)
+        await self._start_all(probes, is_probe=True)
         await self._keeper.tend(self._paths.snapshot.version, self._clock.monotonic())
 
     async def _next_work(self) -> NextWork:
