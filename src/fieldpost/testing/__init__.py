@@ -2,7 +2,7 @@
 
 from fieldpost.testing.clock import ManualClock
 from fieldpost.testing.contract import AdapterContract
-from fieldpost.testing.http import HttpServer, HttpServerThread, ReceivedRequest
+from fieldpost.testing.http import HttpServer, HttpServerThread, ReceivedRequest, WebhookReceiver
 from fieldpost.testing.mail import MailServer, MailServerThread, ReceivedMail
 from fieldpost.testing.world import Behaviour, World
 
@@ -16,5 +16,6 @@ __all__ = [
     "ManualClock",
     "ReceivedMail",
     "ReceivedRequest",
+    "WebhookReceiver",
     "World",
 ]

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
@@ -10,10 +10,13 @@ from sqlalchemy import Connection
 from fieldpost.central.access.audit_trail import Actions, record, require
 from fieldpost.central.secrets.keyring import NONCE_BYTES, Keyring, SecretUnreadable, key_id_of, owner_of
 from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.events import subscriptions
+from fieldpost.central.store.events.events import FIRST_ID
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import lists as rows
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
+from fieldpost.core.events.subscription import Subscription
 from fieldpost.core.lists import Channel
 
 BATCH = 50
@@ -38,19 +41,19 @@ class Rotated:
 
 
 class Secrets(Actions):
-    """Actions on all secrets; a single secret belongs to its channel."""
+    """Actions on all secrets; a single secret belongs to its channel or subscription."""
 
     def __init__(self, store: Store, clock: Clock, keyring: Keyring) -> None:
         super().__init__(store, clock)
         self._keyring = keyring
 
     async def state(self) -> SecretsState:
-        channels = await self._store.read(rows.all_channels)
-        counts = Counter(key_id_of(sealed) or "none" for c in channels for sealed in c.secrets.values())
-        return SecretsState(self._keyring.key_ids, counts, self._problems(channels))
+        owners = await self._store.read(_owners)
+        counts = Counter(key_id_of(sealed) or "none" for owner in owners for sealed in owner.secrets.values())
+        return SecretsState(self._keyring.key_ids, counts, self._problems(owners))
 
     async def rotate(self, actor: Actor) -> Rotated:
-        """Seal all secrets with this node's first key, a batch of channels at a time.
+        """Seal all secrets with this node's first key, a batch of channels or subscriptions at a time.
 
         Each sealed secret names its key, so that an interrupted rotation can be repeated and continues with the rest.
         """
@@ -58,19 +61,19 @@ class Secrets(Actions):
         key_id = self._keyring.require_key().key_id
         entry = record(actor, "secrets.rotate", key_id, self._clock.now())
         await self._store.write(audit.add, [entry])
-        count, after = 0, ""
-        while True:
-            batch = await self._store.write(_reseal, self._keyring, key_id, after)
-            count += batch.count
-            if batch.last is None:
-                break
-            after = batch.last
-        channels = await self._store.read(rows.all_channels)
-        left = [c for c in channels if any(key_id_of(sealed) != key_id for sealed in c.secrets.values())]
+        count = 0
+        for kind, first in (("channel", ""), ("subscription", FIRST_ID)):
+            after: str | None = first
+            while after is not None:
+                batch = await self._store.write(_reseal, self._keyring, key_id, kind, after)
+                count += batch.count
+                after = batch.last
+        owners = await self._store.read(_owners)
+        left = [o for o in owners if any(key_id_of(sealed) != key_id for sealed in o.secrets.values())]
         return Rotated(key_id, count, self._problems(left))
 
-    def _problems(self, channels: list[Channel]) -> tuple[str, ...]:
-        found = [self._keyring.problem_of(channel) for channel in channels]
+    def _problems(self, owners: Sequence[Channel | Subscription]) -> tuple[str, ...]:
+        found = [self._keyring.problem_of(owner) for owner in owners]
         return tuple(problem for problem in [self._keyring.problem, *found] if problem is not None)
 
 
@@ -78,22 +81,42 @@ class Secrets(Actions):
 class _Batch:
     count: int
     last: str | None
-    """The last channel of the batch; None for an empty batch."""
+    """The last owner of the batch; None for an empty batch."""
 
 
-def _reseal(conn: Connection, keyring: Keyring, key_id: str, after: str) -> _Batch:
+def _owners(conn: Connection) -> list[Channel | Subscription]:
+    """All channels and subscriptions."""
+    found: list[Channel | Subscription] = list(rows.all_channels(conn))
+    after: str | None = FIRST_ID
+    while after is not None:
+        batch = subscriptions.after(conn, after, BATCH)
+        found += batch
+        after = batch[-1].subscription_id if batch else None
+    return found
+
+
+def _reseal(conn: Connection, keyring: Keyring, key_id: str, kind: str, after: str) -> _Batch:
     count, last = 0, None
-    for channel in rows.channels_after(conn, after, BATCH):
-        last = channel.name
-        stale = {name: sealed for name, sealed in channel.secrets.items() if key_id_of(sealed) != key_id}
+    batch: Sequence[Channel | Subscription] = (
+        rows.channels_after(conn, after, BATCH) if kind == "channel" else subscriptions.after(conn, after, BATCH)
+    )
+    for owner in batch:
+        last = owner_of(owner).id
+        stale = {name: sealed for name, sealed in owner.secrets.items() if key_id_of(sealed) != key_id}
         resealed = {}
         for name, sealed in stale.items():
             try:
-                secret = keyring.open(sealed, owner_of(channel), name)
+                secret = keyring.open(sealed, owner_of(owner), name)
             except SecretUnreadable:
                 continue  # stays as it is and is reported at the end
-            resealed[name] = keyring.seal(secret, owner_of(channel), name, os.urandom(NONCE_BYTES))
-        # A channel changed at the same time was sealed with this key by that change, or remains for the next rotation.
-        if resealed and rows.reseal_channel(conn, replace(channel, secrets={**channel.secrets, **resealed})):
+            resealed[name] = keyring.seal(secret, owner_of(owner), name, os.urandom(NONCE_BYTES))
+        # An owner changed at the same time was sealed with this key by that change, or remains for the next rotation.
+        if resealed and _write(conn, replace(owner, secrets={**owner.secrets, **resealed})):
             count += len(resealed)
     return _Batch(count, last)
+
+
+def _write(conn: Connection, owner: Channel | Subscription) -> bool:
+    if isinstance(owner, Channel):
+        return rows.reseal_channel(conn, owner)
+    return subscriptions.reseal(conn, owner)

@@ -9,8 +9,9 @@ import pytest
 
 from fieldpost.central.adapters.webhook.adapter import WebhookAdapter
 from fieldpost.central.adapters.webhook.options import WebhookOptions
+from fieldpost.central.operate.secrets import Secrets
 from fieldpost.central.operate.subscriptions import SubscriptionActions
-from fieldpost.central.secrets.keyring import owner_of
+from fieldpost.central.secrets.keyring import Keyring, SecretKey, owner_of
 from fieldpost.central.store.notifications import breakers
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.delivery.breaker import Breaker, BreakerState
@@ -337,3 +338,18 @@ async def test_concurrent_adds_of_one_name_leave_one(actions: SubscriptionAction
     assert sum(isinstance(result, Subscription) for result in results) == 1
     assert all(isinstance(result, Subscription | FieldpostError) for result in results)
     assert len(await actions.find()) == 1
+
+
+@pytest.mark.dec("DEC-34")
+async def test_a_rotation_of_the_key_seals_the_secrets_of_subscriptions_again(
+    actions: SubscriptionActions, centre: Centre
+) -> None:
+    made = await add(actions, secrets={"secret": GIVEN.reveal()})
+    new_key = SecretKey.of(bytes(range(32)))
+    both = Keyring([new_key, SecretKey.of(bytes(32))])
+    rotated = await Secrets(centre.store, centre.clock, both).rotate(ADMIN)
+    assert (rotated.key_id, rotated.count, rotated.problems) == (new_key.key_id, 1, ())
+    found = await actions.get(made.subscription_id)
+    assert Keyring([new_key]).open(found.secrets["secret"], owner_of(found), "secret") == GIVEN
+    state = await Secrets(centre.store, centre.clock, both).state()
+    assert dict(state.counts) == {new_key.key_id: 1}

@@ -97,6 +97,21 @@ def named(conn: Connection, owner: str, name: str) -> Subscription | None:
     return _subscription(dict(row)) if row else None
 
 
+def after(conn: Connection, subscription_id: str, limit: int) -> list[Subscription]:
+    """The next subscriptions after this id, removed ones too, for processing all of them in batches."""
+    c = subscriptions.c
+    query = select(subscriptions).where(c.subscription_id > subscription_id).order_by(c.subscription_id).limit(limit)
+    return [_subscription(dict(row)) for row in conn.execute(query).mappings()]
+
+
+def reseal(conn: Connection, subscription: Subscription) -> bool:
+    """Write the same secrets under another key, unless the subscription has changed; its version stays."""
+    catalogue.count_change(conn, catalogue.PATHS)
+    c = subscriptions.c
+    of_this = (c.subscription_id == subscription.subscription_id, c.version == subscription.version)
+    return conn.execute(update(subscriptions).where(*of_this).values(secrets=dict(subscription.secrets))).rowcount == 1
+
+
 def draining(conn: Connection) -> list[str]:
     """The ids of subscriptions that may have notifications left to drain."""
     query = select(subscriptions.c.subscription_id).where(text("is_draining"))
