@@ -53,12 +53,15 @@ class LimitedConfig(uvicorn.Config):
         super().__init__(app, **settings)
         self.options = options
         self.admission = Admission(options)
+        self.on_refused: Callable[[str], None] = lambda code: None
+        """Counts a refused connection by its code."""
         self._logged_at: dict[str, float] = {}
         self._unlogged: Counter[str] = Counter()
 
     def log_refusal(self, code: str, client: tuple[str, int] | None, now: float) -> None:
         """Log refused connections: at most one line per code in 10 s, so that a flood cannot fill the log."""
         self._unlogged[code] += 1
+        self.on_refused(code)
         if now - self._logged_at.get(code, -LOG_EVERY_S) >= LOG_EVERY_S:
             self._logged_at[code] = now
             count = self._unlogged.pop(code)

@@ -78,6 +78,7 @@ class CentralServer(uvicorn.Server):
                 lifespan="off",
             )
         )
+        self._limited.on_refused = app.state.backend.watch.exposition.connection_refused
         self._is_ready = asyncio.Event()
         self._certificate = certificate
         self._tls_listener: TlsListener | None = None

@@ -128,6 +128,8 @@ async def test_unauthenticated_connections_are_limited_per_address(
             writer.close()
             assert answer.startswith(b"HTTP/1.1 503 ")
             assert b"http.address_busy" in answer
+            counted = await target.front.watch.exposition.text()
+            assert 'fieldpost_connections_refused_total{code="http.address_busy"} 1.0' in counted
             await target.probe()
 
 

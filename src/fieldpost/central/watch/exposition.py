@@ -35,6 +35,8 @@ class Exposition:
     ) -> None:
         self._store = store
         self._metrics = metrics
+        self.connection_refused = metrics.connection_refused
+        """Counts a connection that was refused or closed at a limit."""
         self._kpis = kpis
         self._nodes = nodes
         self._sites = sites

@@ -34,6 +34,8 @@ class Metrics:
         self._in_flight = Gauge("fieldpost_in_flight", "Attempts in progress on this node.", registry=self.registry)
         help = "Duration of the dispatcher's sweeps, including the wait for free slots."
         self._sweep_s = histogram("fieldpost_sweep_seconds", help, buckets=_SWEEP_S)
+        help = "Connections to this node that were refused or closed at a limit, by code."
+        self._refused = counter("fieldpost_connections_refused", help, ["code"])
         self.in_flight = 0
         self._seen_at = self._clock.monotonic()
 
@@ -41,6 +43,9 @@ class Metrics:
     def silent_s(self) -> float:
         """Seconds since the last sign of life of the dispatcher, or since the start."""
         return self._clock.monotonic() - self._seen_at
+
+    def connection_refused(self, code: str) -> None:
+        self._refused.labels(code).inc()
 
     def submitted(self, verdict: str, count: int) -> None:
         self._submitted.labels(verdict).inc(count)
