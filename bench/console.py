@@ -125,7 +125,7 @@ def _filters(path: str, hand: Hand, kept: GrownStore) -> list[tuple[dict[str, st
         ],
         "/bulk-actions/new": [({"verb": "discard", "site": "site-7"}, None)],
         "/cached-calls": [({"status": "parked"}, None), ({"site": "site-7"}, None), ({"stuck": "true"}, None)],
-        "/sites": [({"state": "trouble"}, None), ({"name": "site-7"}, None)],
+        "/sites": [({"state": "issues"}, None), ({"name": "site-7"}, None)],
         "/audit": [
             ({"actor": "person-7"}, None),
             ({"site": "site-7"}, None),
