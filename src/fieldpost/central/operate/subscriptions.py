@@ -197,6 +197,7 @@ class SubscriptionActions(Actions):
 
     async def resume(self, actor: Actor, subscription_id: str, version: int) -> Subscription:
         """End a pause; held notifications are released in batches."""
+        require(actor, Role.ADMIN, "subscription.resume")
         seen = await self._seen(subscription_id, version)
         if seen.state is not SubscriptionState.PAUSED:
             raise Conflict("subscription.state", f"only a paused subscription can be resumed; it is {seen.state.value}")
@@ -213,6 +214,7 @@ class SubscriptionActions(Actions):
     ) -> tuple[Subscription, BulkAction | None]:
         """Let a disabled subscription get notifications again, and recover it since `resume_from`; None for new events
         only. Its outage is forgotten."""
+        require(actor, Role.ADMIN, "subscription.enable")
         seen = await self._seen(subscription_id, version)
         if seen.state is not SubscriptionState.DISABLED:
             raise Conflict(
