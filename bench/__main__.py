@@ -20,6 +20,7 @@ NAMES = (
     "fleet",
     "table",
     "console",
+    "webhook",
 )
 
 

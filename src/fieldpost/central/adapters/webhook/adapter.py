@@ -49,6 +49,7 @@ DEADLINE_S = 30.0
 MARGIN = 0.02
 """Fraction of the deadline kept in reserve, so that an attempt can report its phase before it is cancelled."""
 TARGETS_AT_ONCE = 8
+SETTINGS_KEPT = 10_000
 USER_AGENT = f"Fieldpost/{__version__}"
 
 
@@ -74,6 +75,7 @@ class WebhookAdapter:
         self._outbound = outbound or Outbound(clock=clock)
         self._is_outbound_ours = outbound is None
         self._options = webhooks or WebhookOptions()
+        self._read: dict[int, tuple[Mapping[str, object], WebhookSettings]] = {}
 
     def check_settings(self, settings: Mapping[str, object]) -> dict[str, object]:
         return check_channel_settings(settings)
@@ -94,7 +96,7 @@ class WebhookAdapter:
 
     async def deliver(self, envelope: Envelope) -> Outcome:
         try:
-            settings = read_settings(envelope.settings)
+            settings = self._read_settings(envelope.settings)
         except InvalidInput as error:
             return PermanentFailure(
                 f"the settings are invalid: {error.message}", phase="settings", evidence=Evidence.NONE
@@ -105,6 +107,17 @@ class WebhookAdapter:
         else:
             outcome = await self._post_all(envelope, settings, ends_at)
         return scrubbed(outcome, _scrubber(settings.secret, settings.former_secret, settings.auth_secret))
+
+    def _read_settings(self, given: Mapping[str, object]) -> WebhookSettings:
+        """The settings of a path, which are one object until they change: parsing them costs more than signing."""
+        kept = self._read.get(id(given))
+        if kept is not None and kept[0] is given:
+            return kept[1]
+        settings = read_settings(given)
+        if len(self._read) >= SETTINGS_KEPT:
+            self._read.clear()
+        self._read[id(given)] = given, settings
+        return settings
 
     async def close(self) -> None:
         if self._is_outbound_ours:
@@ -128,7 +141,7 @@ class WebhookAdapter:
             return held(str(error), "token")
         except TimeoutError:
             return held(f"no token from {settings.token_url} within {self.deadline_s:g} s", "token")
-        request = self._request(envelope, settings, URL(url), token)
+        request = self._request(envelope, settings, _parsed(url), token)
         attempt = HttpAttempt(
             self._outbound.strict_http,
             self._clock,
@@ -175,6 +188,11 @@ class WebhookAdapter:
         }
         hidden = frozenset({SIGNATURE_HEADER, *(name.lower() for name in _auth_headers(settings, token))})
         return HttpRequest(url=url, headers=headers, body=body, hidden=hidden)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(url: str) -> URL:
+    return URL(url)
 
 
 @lru_cache(maxsize=4096)
