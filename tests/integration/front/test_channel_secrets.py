@@ -242,7 +242,7 @@ async def test_a_rotation_that_was_broken_off_goes_on_where_it_was(front: Front)
             await add(client, f"mail{number:03}", is_default=False)
     old = SecretKey.of(bytes(32))
     _, secrets, ring = with_ring(front, NEW_KEY, old)
-    await front.centre.store.write(_reseal, ring, NEW_KEY.key_id, "")  # one batch, and then the end
+    await front.centre.store.write(_reseal, ring, NEW_KEY.key_id, "channel", "")  # one batch, and then the end
     assert (await secrets.state()).counts == {NEW_KEY.key_id: 50, old.key_id: 10}
     assert (await secrets.rotate(ADMIN)).count == 10
 
