@@ -33,7 +33,7 @@ import aiohttp
 
 from bench.console_central import FIRST
 from bench.grown import SITES, GrownStore, grown
-from bench.grown_beside import STORY, bulk_action_id, call_id, intent_id
+from bench.grown_beside import STORY, bulk_action_id, call_id, event_id, intent_id, subscription_id
 from bench.harness import Figure, Report, percentile
 from bench.material import LISTS
 from bench.stores import Stores
@@ -268,6 +268,9 @@ async def _served(kept: GrownStore) -> AsyncIterator[tuple[Browsers, dict[str, s
             "lists": "ops7",
             "channels": "mail",
             "users": "bench",
+            "event_id": event_id(7),
+            "topics": "topic-7",
+            "subscription_id": subscription_id(7),
             "error_key": fingerprint_key(ERROR),
         }
         headers = {"Accept-Encoding": "gzip", "Sec-Fetch-Site": "none", "Accept": "text/html"}

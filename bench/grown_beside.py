@@ -23,6 +23,8 @@ ACTS = 100_000
 BULK_ACTS = 300
 BULK_ROWS = 10_000
 ATTEMPTS = 20
+EVENTS = 100_000
+SUBSCRIPTIONS = 10_000
 TABLES = (
     "samples",
     "site_health",
@@ -32,6 +34,9 @@ TABLES = (
     "intents",
     "bulk_action_rows",
     "bulk_actions",
+    "events",
+    "subscriptions",
+    "topics",
 )
 """Tables filled here."""
 STORY = "00000000-0000-7000-8000-000000000001"
@@ -94,6 +99,7 @@ def statements(d: Dialect, at: datetime) -> Iterator[str]:
     yield from _sites(d, now)
     yield from _calls(d, now)
     yield from _acts(d, now)
+    yield from _events(d, now)
     yield from _story(d, now)
 
 
@@ -199,6 +205,40 @@ def _acts(d: Dialect, now: int) -> Iterator[str]:
         select {d.id.format("0000000c-0000", "1")}, n, {d.id.format("0000000e-0000", "n")}, 1, 'done',
             {d.moment.format(now)}
         from {d.numbers.format(BULK_ROWS)}
+    """
+
+
+def event_id(number: int) -> str:
+    return f"0000000e-0000-7000-8000-{number:012x}"
+
+
+def subscription_id(number: int) -> str:
+    return f"0000000f-0000-7000-8000-{number:012x}"
+
+
+def _events(d: Dialect, now: int) -> Iterator[str]:
+    at, empty = d.moment.format(f"{now} - n * 60000000"), _json(d, {})
+    names = d.json.format("'[]'")
+    yield f"""
+        insert into topics (topic, description, attributes, owners, created_at, updated_at)
+        select 'topic-' || n, 'A kind of event', {names}, {names}, {at}, {at} from {d.numbers.format(100)}
+    """
+    rest = '"action": null, "resource": null, "attributes": {}, "rule": "native"'
+    filter_ = d.json.format(f"""'[{{"topic": "topic-' || (n % 100 + 1) || '", {rest}}}]'""")
+    settings = _json(d, {"url": "https://hooks.example.org/in"})
+    yield f"""
+        insert into subscriptions (subscription_id, name, owner, filter, state, settings, secrets, created_at,
+            updated_at)
+        select {d.id.format("0000000f-0000", "n")}, 'subscription ' || n, 'owner-' || (n % 200), {filter_}, 'active',
+            {settings}, {empty}, {at}, {at}
+        from {d.numbers.format(SUBSCRIPTIONS)}
+    """
+    yield f"""
+        insert into events (event_id, topic, source, action, resource, attributes, payload, digest, match_count,
+            created_at)
+        select {d.id.format("0000000e-0000", "n")}, 'topic-' || (n % 100 + 1), 'app:shop', 'created',
+            'orders/' || (n % 1000), {empty}, '{{}}', {d.digest}, 0, {at}
+        from {d.numbers.format(EVENTS)}
     """
 
 
