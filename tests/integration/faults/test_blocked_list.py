@@ -19,7 +19,7 @@ OTHER_ROWS = 1_000
 SHARE = DispatchOptions().slots_per_key
 ALONE = DispatchOptions().slots * 3 // 4
 FAILURES_MAX = DispatchOptions().breaker_failures_max
-READS_MAX = {"postgresql": 6_000, "sqlite": 400}
+READS_MAX = {"postgresql": 6_000, "sqlite": 500}
 """Far below what looking at each of the blocked rows would take: 200,000 rows, or 1,400 thousand steps."""
 
 

@@ -75,7 +75,7 @@ async def test_a_channel_is_set_up_and_changed_by_fields_and_its_secrets_are_nev
     login = {"settings.auth": "basic", "settings.username": "ops"}
     async with visiting(quick, "admin") as visitor:
         assert "No channels yet" in await visitor.look("/channels")
-        await visitor.look("/new/channel")
+        await visitor.look("/new/channel", type="email")
         await visitor.send("/channels", name="mail", is_default="true", **FORM, **login, **{"secrets.password": CANARY})
         assert "Channel added" in visitor.text
         assert CANARY not in visitor.page.text
@@ -115,7 +115,7 @@ async def test_a_bad_setting_is_told_at_its_field_and_only_secrets_are_typed_aga
             assert rule.lower() in visitor.text.lower()
             assert CANARY not in answer.text
             assert value in answer.text
-        await visitor.look("/new/channel")
+        await visitor.look("/new/channel", type="email")
         answer = await visitor.send("/channels", name="mail", **FORM)
         assert (answer.status_code, "Channel 'mail' already exists" in visitor.text) == (409, True)
         answer = await visitor.send("/channels", name="other", type="pigeon", **FORM)
@@ -177,7 +177,7 @@ async def test_a_channel_that_carries_lists_is_not_removed_and_says_why(quick: F
 
 async def test_the_guide_of_the_type_is_folded_in(quick: Front) -> None:
     async with visiting(quick, "admin") as visitor:
-        page = await visitor.look("/new/channel")
+        page = await visitor.look("/new/channel", type="email")
     assert "Guide: channels of type email" in page
     assert "Recipients are in BCC" in page
     assert "**" not in page

@@ -6,7 +6,7 @@ import pytest
 
 from support.front import Front
 
-URL = "https://hooks.example.org/in"
+URL = "https://93.184.216.34/in"
 NEW = {
     "name": "shop",
     "owner": "web team",
@@ -79,7 +79,7 @@ async def test_states_follow_each_other(front: Front) -> None:
     ("more", "field"),
     [
         ({"settings": {}}, "url"),
-        ({"settings": {"url": "http://hooks.example.org/"}}, "url"),
+        ({"settings": {"url": "http://93.184.216.34/"}}, "url"),
         ({"filter": []}, "filter"),
         ({"filter": [{"topic": ""}]}, "filter[0].topic"),
         ({"settings": {"url": URL, "colour": "red"}}, "colour"),

@@ -247,7 +247,9 @@ def _stored(name: str, value: Any) -> Any:
 
 
 def _at_line(number: int, error: InvalidInput) -> InvalidInput:
-    return error if error.code == "import.line" else _wrong(number, error.message, error.field)
+    # Malformed JSON names a line within the text of one field, not a field of this line.
+    field = None if error.code == "json.malformed" else error.field
+    return error if error.code == "import.line" else _wrong(number, error.message, field)
 
 
 def _wrong(number: int, what: str, field: str | None = None) -> InvalidInput:
