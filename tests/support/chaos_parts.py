@@ -6,7 +6,7 @@
 
 Tests are packed into parts in the order of collection, by the seconds below. A test that takes much longer than that is
 reported at the end, so that the number can be corrected; once ten minutes are over, a part starts no further test.
-Tests longer than a part run only with all others, by hand.
+Tests longer than a part run only with all others, by hand; so do those that have not passed often enough yet.
 """
 
 import re
@@ -43,6 +43,8 @@ SECONDS = {
     "test_old_and_new_nodes": 60,
 }
 """About how long a test takes on two cores, by the beginning of its name."""
+UNSETTLED = ("test_probes_are_answered_for_half_a_minute", "test_a_node_stopped_at_fifty_statements")
+"""Tests that still fail at times on a busy machine, by the beginning of their names (CONTRIBUTING says which)."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +57,21 @@ class ChosenPart:
 
 
 def seconds_of(node_id: str) -> int:
-    name = node_id.rpartition("::")[2] if "[" not in node_id else node_id.partition("[")[0].rpartition("::")[2]
+    name = _name_of(node_id)
     return next((seconds for start, seconds in SECONDS.items() if name.startswith(start)), SECONDS_DEFAULT)
 
 
+def _name_of(node_id: str) -> str:
+    return node_id.partition("[")[0].rpartition("::")[2]
+
+
 def parts_of(node_ids: Iterable[str]) -> list[list[str]]:
-    """The tests in parts of at most `PART_S` seconds; without those that are longer than that."""
+    """The tests in parts of at most `PART_S` seconds; without those that are longer than that, and unsettled ones."""
     parts: list[list[str]] = []
     left_s = 0
     for node_id in node_ids:
         seconds = seconds_of(node_id)
-        if seconds > PART_S:
+        if seconds > PART_S or _name_of(node_id).startswith(UNSETTLED):
             continue
         if seconds > left_s:
             parts.append([])
