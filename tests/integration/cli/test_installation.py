@@ -4,11 +4,15 @@ import asyncio
 import html
 import json
 import re
+from datetime import timedelta
 
 import pytest
 
+from fieldpost.clock import SystemClock
+from fieldpost.core.actor import Role
 from fieldpost.core.delivery.outcome import Held
 from support.commands import Cli
+from support.front import ADMIN
 from support.visitor import visiting
 
 
@@ -77,3 +81,12 @@ async def test_all_surfaces_show_the_same_issues(cli: Cli) -> None:
 async def test_the_doctor_fails_as_a_command_when_central_is_unreachable(cli: Cli) -> None:
     unreachable = await cli("doctor", "--remote", "--url", "http://127.0.0.1:9", role="viewer")
     assert unreachable.code == 7
+
+
+async def test_the_doctor_says_how_to_renew_a_token_that_expires_soon(cli: Cli) -> None:
+    ahead = SystemClock().now() - cli.front.clock.now()  # the command reads the clock of this machine
+    for name, days in (("nightly import", 5), ("wallboard", 60)):
+        await cli.front.operate.tokens.add(ADMIN, name, Role.VIEWER, life=ahead + timedelta(days=days))
+    ran = await cli("doctor", "--remote")
+    assert "renew it: fieldpost tokens rotate 'nightly import'" in ran.out
+    assert "wallboard" not in ran.out

@@ -3,6 +3,8 @@
 import json
 import re
 
+from fieldpost.core.delivery.outcome import TransientFailure
+from support.centre import ScriptedAdapter
 from support.commands import Cli
 
 
@@ -43,3 +45,22 @@ async def test_bad_options_are_named(cli: Cli) -> None:
     id_ = ran.out.split()[2].rstrip(".")
     ran = await cli("subscriptions", "change", id_)
     assert (ran.code, "nothing to change" in ran.err) == (3, True)
+
+
+async def test_a_receiver_is_tested_recovered_and_enabled_by_commands(cli: Cli) -> None:
+    adapter = ScriptedAdapter("webhook")
+    cli.front.operate.subscriptions._adapters = {"webhook": adapter}
+    ran = await cli("subscriptions", "add", "shop", "--owner", "web", "--url", "https://93.184.216.34/in")
+    id_ = ran.out.split()[2].rstrip(".")
+    ran = await cli("subscriptions", "test", id_)
+    assert (ran.code, "delivered" in ran.out) == (0, True)
+    adapter.answer("shop", TransientFailure("HTTP 503", phase="answer"))
+    ran = await cli("subscriptions", "test", id_)
+    assert (ran.code, "HTTP 503" in ran.out) == (1, True)
+    ran = await cli("subscriptions", "recover", id_, "--from", "2026-01-01T00:00:00Z", "--dry-run")
+    assert (ran.code, "to create" in ran.out) == (0, True)
+    assert (await cli("subscriptions", "disable", id_)).code == 0
+    ran = await cli("subscriptions", "enable", id_)
+    assert (ran.code, "give either --from or --new-only" in ran.err) == (3, True)
+    ran = await cli("subscriptions", "enable", id_, "--new-only")
+    assert (ran.code, ran.out) == (0, "Enabled subscription shop.\n")

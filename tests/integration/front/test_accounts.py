@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from fieldpost.central.access.account_options import AccountOptions
-from fieldpost.central.access.accounts import Accounts
+from fieldpost.central.access.accounts import TOKEN_LIFE, Accounts
 from fieldpost.central.access.logins import Logins
 from fieldpost.central.store.accounts import identities
 from fieldpost.central.store.engine.store import Store
@@ -43,6 +43,8 @@ async def test_the_first_start_makes_an_admin_by_a_one_time_link_and_a_token_tha
     assert await accounts.by_api_token(first.api_token) == Actor("admin", Role.ADMIN)
     assert first.link not in repr(first)
     assert first.api_token not in repr(first)
+    clock.advance(TOKEN_LIFE.total_seconds())
+    assert await accounts.by_api_token(first.api_token) is None, "it expires like any other"
 
 
 async def test_a_password_that_the_caller_chose_needs_no_link(store: Store, clock: ManualClock) -> None:

@@ -9,8 +9,10 @@ import pytest
 from fieldpost.central.store.notifications import breakers
 from fieldpost.core.delivery.breaker import BreakerPolicy, record
 from fieldpost.core.delivery.outcome import Evidence, TransientFailure
+from fieldpost.core.events.event import Event
 from fieldpost.core.events.filter import FilterEntry
 from fieldpost.core.events.subscription import SubscriptionState, subscription_key
+from fieldpost.core.events.topic import Topic
 from fieldpost.core.secret import Secret
 from fieldpost.testing import ManualClock
 from support.centre import ScriptedAdapter
@@ -18,6 +20,7 @@ from support.front import ADMIN, Front, open_front
 from support.visitor import visiting
 
 URL = "https://93.184.216.34/in"
+EVENT_ID = "019b7892-1c00-7eff-b051-ea43d9c802e0"
 FIELDS = {
     "name": "shop",
     "owner": "web team",
@@ -163,3 +166,53 @@ async def test_an_unverified_subscription_becomes_active_by_a_test_that_is_answe
         await quick.operate.subscriptions.test(ADMIN, one)
         states.append((await quick.operate.subscriptions.get(one)).state)
     assert states == [SubscriptionState.UNVERIFIED, SubscriptionState.ACTIVE]
+
+
+async def test_a_disabled_subscription_is_enabled_and_recovered_by_forms_alone(quick: Front) -> None:
+    one = await add(quick)
+    path = f"/subscriptions/{one}"
+    await quick.operate.topics.save(ADMIN, Topic(name="orders"), None)
+    await quick.operate.subscriptions.disable(ADMIN, one, 1)
+    event = Event(event_id=EVENT_ID, topic="orders", source="app:shop", payload="{}")
+    await quick.centre.ingest.publisher.publish("app:shop", [event])
+    quick.clock.advance(60)
+    async with visiting(quick, "admin") as visitor:
+        await visitor.look(path)
+        assert "Enable for new events" in visitor.text
+        await visitor.look(f"{path}/recover", since="not a time")
+        assert visitor.page.status_code == 422
+        text = await visitor.look(f"{path}/recover", since="2000-01-01T00:00")
+        assert "0 parked notifications are retried and 1 missing one is created" in text
+        await visitor.send(f"{path}/recover")
+        assert "/bulk-actions/" in str(visitor.page.url)
+    assert (await quick.operate.subscriptions.get(one)).state is SubscriptionState.ACTIVE
+    for _ in range(3):
+        await quick.operate.bulk_actions.sweep()
+        quick.clock.advance(2)
+    assert await quick.centre.rows("select list_name, status from notifications") == [("shop", "pending")]
+
+
+async def test_enable_recover_and_resend_over_the_api(quick: Front) -> None:
+    one = await add(quick)
+    await quick.operate.topics.save(ADMIN, Topic(name="orders"), None)
+    event = Event(event_id=EVENT_ID, topic="orders", source="app:shop", payload="{}")
+    await quick.centre.ingest.publisher.publish("app:shop", [event])
+    quick.centre.adapters["webhook"] = ScriptedAdapter("webhook")
+    await quick.centre.deliver()
+    ((id_, status, version),) = await quick.centre.rows("select notification_id, status, version from notifications")
+    assert status == "delivered"
+    path = f"/api/v1/subscriptions/{one}"
+    async with quick.client("admin") as client:
+        answer = await client.post(f"/api/v1/notifications/{id_}/resend", json={"version": version})
+        assert (answer.status_code, answer.json()["status"]) == (200, "pending")
+        preview = (await client.get(f"{path}/recover", params={"since": "2000-01-01T00:00:00Z"})).json()
+        assert (preview["parked"], preview["missing"], preview["is_whole"]) == (0, 0, True)
+        started = await client.post(f"{path}/recover", json={"since": "2000-01-01T00:00:00Z"})
+        assert (started.status_code, started.json()["verb"]) == (202, "retry")
+        assert (await client.post(f"{path}/enable", json={"version": 1})).status_code == 409
+        disabled = (await client.post(f"{path}/disable", json={"version": 1})).json()
+        answer = await client.post(f"{path}/enable", json={"version": disabled["version"]})
+        assert (answer.status_code, answer.json()["state"]) == (200, "active")
+    async with quick.client("viewer") as client:
+        assert (await client.post(f"{path}/recover", json={"since": "2000-01-01T00:00:00Z"})).status_code == 403
+        assert (await client.post(f"/api/v1/notifications/{id_}/resend", json={"version": 9})).status_code == 403

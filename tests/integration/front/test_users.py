@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from fieldpost.central.access.tokens import LIFE_DEFAULT
+from fieldpost.central.access.tokens import TOKEN_LIFE
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import Conflict, Denied, InvalidInput, NotFound
 from support.front import ADMIN, OPERATOR, VIEWER, Front
@@ -126,7 +126,7 @@ async def test_a_token_acts_for_its_user_until_it_expires_or_is_revoked(front: F
         await tokens.revoke(VIEWER, added.token_id)
     assert [one.name for one in await tokens.all(OPERATOR) if one.name] == ["erp bridge"]
     assert all(one.owner == "viewer" for one in await tokens.all(VIEWER))
-    front.clock.advance(LIFE_DEFAULT.total_seconds())
+    front.clock.advance(TOKEN_LIFE.total_seconds())
     assert await accounts.by_api_token(added.token) is None
 
     lasting = await tokens.add(ADMIN, "lasting", Role.OPERATOR, owner="operator", life=None)

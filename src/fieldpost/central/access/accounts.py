@@ -8,7 +8,7 @@ is outside the order of roles: an administrator grants it to a token of any user
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from sqlalchemy import Connection
@@ -34,6 +34,8 @@ from fieldpost.link.credentials import IssuedToken
 
 ADMIN_NAME = "admin"
 FIRST_TOKEN = "first start"
+TOKEN_LIFE = timedelta(days=90)
+"""How long an API token is valid, unless another time is given."""
 LINK_PATH = "/set-password"
 USED_EVERY_S = 60.0
 """The precision of the stored time at which a session or token was last used."""
@@ -220,7 +222,7 @@ def _add_first(
         return False
     at, role = entry.occurred_at, Role.ADMIN.value
     identities.add_user(conn, UserRecord(ADMIN_NAME, password_hash, role, at, entry.actor))
-    added = TokenRecord(token.prefix, "api", token.digest, ADMIN_NAME, role, at)
+    added = TokenRecord(token.prefix, "api", token.digest, ADMIN_NAME, role, at, at + TOKEN_LIFE)
     identities.add_token(conn, replace(added, name=FIRST_TOKEN, generation=1, created_by=entry.actor))
     if password_hash is None:
         logins.add_link(conn, link)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from fieldpost.central.access.accounts import issue
+from fieldpost.central.access.accounts import TOKEN_LIFE, issue
 from fieldpost.central.access.audit_trail import KEEP, Actions, Keep, commit, present, record, require
 from fieldpost.central.store.accounts import identities
 from fieldpost.central.store.accounts.identities import TokenRecord
@@ -25,9 +25,8 @@ from fieldpost.core.text import check_label, check_path_name, is_label
 from fieldpost.core.times import to_text
 from fieldpost.link.credentials import IssuedToken
 
-__all__ = ["LIFE_DEFAULT", "LIFE_MAX", "OVERLAP_DEFAULT", "AddedToken", "TokenActions", "TokenRecord"]
+__all__ = ["LIFE_MAX", "OVERLAP_DEFAULT", "TOKEN_LIFE", "AddedToken", "TokenActions", "TokenRecord"]
 
-LIFE_DEFAULT = timedelta(days=90)
 LIFE_MAX = timedelta(days=3660)
 OVERLAP_DEFAULT = timedelta(days=1)
 OVERLAP_MAX = timedelta(days=90)
@@ -49,7 +48,7 @@ class TokenActions(Actions):
     """Actions on API tokens."""
 
     async def add(
-        self, actor: Actor, name: str, role: Role, *, owner: str | None = None, life: timedelta | None = LIFE_DEFAULT
+        self, actor: Actor, name: str, role: Role, *, owner: str | None = None, life: timedelta | None = TOKEN_LIFE
     ) -> AddedToken:
         """Add a token for the actor or another user; with `life` None it does not expire."""
         require(actor, Role.ADMIN, "token.add")

@@ -14,6 +14,7 @@ import faulthandler
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import structlog
 
@@ -36,12 +37,12 @@ class CrashLog:
     @contextlib.contextmanager
     def during(self, claimed: Claimed) -> Iterator[None]:
         """Have a crash within this block recorded for this attempt."""
-        if self._path is None:
+        file = self._open(claimed)
+        if file is None:
             yield
             return
         was_enabled = faulthandler.is_enabled()
-        with self._path.open("w", encoding="utf-8") as file:
-            print(claimed.notification.notification_id, claimed.token, file=file, flush=True)
+        with file:
             faulthandler.enable(file, all_threads=False)
             try:
                 yield
@@ -49,7 +50,20 @@ class CrashLog:
                 faulthandler.disable()
                 if was_enabled and sys.__stderr__ is not None:
                     faulthandler.enable(sys.__stderr__)
-        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            Path(file.name).unlink(missing_ok=True)
+
+    def _open(self, claimed: Claimed) -> TextIO | None:
+        """The file, with the attempt in its first line; None without a folder that can be written."""
+        if self._path is None:
+            return None
+        try:
+            file = self._path.open("w", encoding="utf-8")
+            print(claimed.notification.notification_id, claimed.token, file=file, flush=True)
+        except OSError as error:  # a full or read-only disk: the attempt goes on, and a crash stays without proof
+            log.error("crash.not_recorded", error=error.strerror)
+            return None
+        return file
 
     async def record(self, store: Store) -> None:
         """Mark the attempt in which the last process of this node crashed, if it did."""

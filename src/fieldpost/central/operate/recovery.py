@@ -169,7 +169,9 @@ def _require_receiving(conn: Connection, subscription_id: str) -> Subscription:
 
 
 def _preview(conn: Connection, subscription_id: str, since: datetime, *, now: datetime | None) -> RecoveryPreview:
-    subscription = _require_receiving(conn, subscription_id)
+    # A disabled subscription too: enabling it asks for the time to recover from.
+    found_one = subscriptions.get(conn, subscription_id) if is_id(subscription_id) else None
+    subscription = present(found_one, "subscription", subscription_id)
     before: PageKey = (database_time(conn, now), LAST_ID)
     parked = missing = count = 0
     while count < PREVIEW_EVENTS_MAX:

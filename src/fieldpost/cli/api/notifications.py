@@ -122,6 +122,15 @@ def groups() -> None:
 
 
 @app.command()
+def resend(notification_id: NotificationIdArgument) -> None:
+    """Send a delivered or parked notification of a subscription again, under the same id."""
+    client = central()
+    version = client.get("notifications", notification_id)["version"]
+    changed = client.post("notifications", notification_id, "resend", body={"version": version})
+    done(changed, f"Notification {notification_id} is sent again.")
+
+
+@app.command()
 @filtered(BULK_FILTERS)
 def retry(
     filters: dict[str, Any],

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fieldpost.cli.api.bulk_actions import follow_action
 from fieldpost.cli.api.channels import (
     SET_HELP,
     TEST_S,
@@ -48,6 +49,9 @@ TABLE = table(
     ("url", lambda one: one["settings"]["url"]),
     ("filter", _conditions),
     empty="No subscriptions. Add one: fieldpost subscriptions add NAME --owner OWNER --url https://… --filter topic=…",
+)
+PREVIEW = columns(
+    ("to retry", "parked"), ("to create", "missing"), ("all counted", "is_whole"), ("events from", "events_from")
 )
 UNHEALTHY = table(
     "subscriptions",
@@ -182,6 +186,44 @@ def resume(subscription_id: SubscriptionArgument) -> None:
 def disable(subscription_id: SubscriptionArgument, reason: ReasonOption = None) -> None:
     """Create no more notifications for it, and park the waiting ones."""
     _move(subscription_id, "disable", "Disabled", reason)
+
+
+@app.command()
+def enable(
+    subscription_id: SubscriptionArgument,
+    since: Annotated[
+        str | None, typer.Option("--from", help="Also send the events since this time: 2026-11-15T08:00:00Z.")
+    ] = None,
+    new_only: Annotated[bool, typer.Option("--new-only", help="Send new events only.")] = False,
+) -> None:
+    """Enable a disabled subscription, and say from when on it gets events: --from or --new-only."""
+    if (since is None) != new_only:
+        raise InvalidInput("cli.both", "give either --from or --new-only", field="--from")
+    client = central()
+    version = client.get("subscriptions", subscription_id)["version"]
+    body = {"version": version, "resume_from": since}
+    enabled = client.post("subscriptions", subscription_id, "enable", body=body)
+    done(enabled, f"Enabled subscription {enabled['name']}.")
+
+
+@app.command()
+def recover(
+    subscription_id: SubscriptionArgument,
+    since: Annotated[str, typer.Option("--from", help="Since when: 2026-11-15T08:00:00Z.")],
+    reason: ReasonOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what it would retry and create.")] = False,
+) -> None:
+    """Retry the parked notifications of events since a time, and create the missing ones.
+
+    Central goes on if you interrupt the command. Exit code 5: some were refused.
+    """
+    client = central()
+    if dry_run:
+        show_fields(client.get("subscriptions", subscription_id, "recover", since=since), PREVIEW)
+        return
+    body = {"since": since, **({"reason": reason} if reason else {})}
+    started = client.post("subscriptions", subscription_id, "recover", body=body)
+    follow_action(client, started)
 
 
 @app.command()

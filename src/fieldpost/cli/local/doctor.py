@@ -1,5 +1,6 @@
 """`fieldpost doctor`: checks central on this machine, or with --remote the whole installation over the API."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from fieldpost.core.checks import Check, Diagnosis
     from fieldpost.link.http.client import ApiClient
 
+EXPIRES_SOON_DAYS = 14
 UNWELL = 9
 """The exit code when a check fails."""
 
@@ -62,12 +64,30 @@ def _installation(client: "ApiClient") -> "Iterator[Check]":
 
     me = client.get("me")
     yield Check("api", CheckVerdict.OK, f"{client.url} answers; {me['name']} is {me['role']}")
+    yield from _token_checks(client)
     issues = client.get("health")["issues"]
     for issue in issues:
         is_warning = issue["severity"] == "warning"
         yield Check(issue["code"], CheckVerdict.WARNING if is_warning else CheckVerdict.FAILING, issue["text"])
     if not issues:
         yield Check("issues", CheckVerdict.OK, "none")
+
+
+def _token_checks(client: "ApiClient") -> "Iterator[Check]":
+    """API tokens that expire soon, with the command that renews them."""
+    from datetime import timedelta
+
+    from fieldpost.clock import SystemClock
+    from fieldpost.core.checks import Check, CheckVerdict
+    from fieldpost.core.times import from_text
+
+    soon = SystemClock().now() + timedelta(days=EXPIRES_SOON_DAYS)
+    for token in client.get("tokens")["tokens"]:
+        expires_at = from_text(token["expires_at"]) if token["expires_at"] else None
+        if expires_at is not None and expires_at < soon:
+            name = shlex.quote(token["name"] or token["token_id"])
+            detail = f"token {name} expires on {expires_at:%Y-%m-%d}; renew it: fieldpost tokens rotate {name}"
+            yield Check("token", CheckVerdict.WARNING, detail)
 
 
 def _this_machine(config: Path | None, store: str | None, folder: str | None, port: int | None) -> "Diagnosis":

@@ -129,6 +129,13 @@ async def retry(call: Call) -> Notification:
 
 
 @spec(CHANGED, body=SeenVersion, problems=(409,))
+async def resend(call: Call) -> Notification:
+    """Send a delivered or parked notification of a subscription again, under the same id."""
+    seen = await call.read(SeenVersion)
+    return await call.operate.notifications.resend(call.actor, call.path("notification_id"), seen.version)
+
+
+@spec(CHANGED, body=SeenVersion, problems=(409,))
 async def discard(call: Call) -> Notification:
     """Give up a parked notification for good. The row stays."""
     seen = await call.read(SeenVersion)

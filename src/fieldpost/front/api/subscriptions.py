@@ -7,17 +7,19 @@ from datetime import datetime
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from fieldpost.central.operate.recovery import RecoveryPreview
 from fieldpost.central.operate.subscriptions import SecretShown
 from fieldpost.central.operate.trial import Trial
 from fieldpost.central.watch.subscriptions import SubscriptionHealth
 from fieldpost.core.delivery.retry import to_text
 from fieldpost.core.events.filter import FilterEntry
 from fieldpost.core.events.subscription import Subscription
-from fieldpost.core.search.filters import SUBSCRIPTION_FILTERS, read_filters
+from fieldpost.core.search.filters import SUBSCRIPTION_FILTERS, parse_moment, read_filters
+from fieldpost.front.api.bulk_actions import BULK_ACTION
 from fieldpost.front.api.channels import TEST
-from fieldpost.front.http.call import Call, changes
+from fieldpost.front.http.call import ApiAnswer, Call, changes
 from fieldpost.link.http.body import Body
-from fieldpost.link.http.endpoint_spec import PAGED, filter_parameters, spec
+from fieldpost.link.http.endpoint_spec import MOMENT, PAGED, Parameter, filter_parameters, spec
 from fieldpost.link.http.view import View, ViewField, within
 
 
@@ -63,6 +65,19 @@ class ChangedState(Body, frozen=True):
     reason: str | None = None
 
 
+class NewRecovery(Body, frozen=True):
+    """Since when events are sent again."""
+
+    since: str
+    reason: str = "recovered"
+
+
+class EnabledSubscription(Body, frozen=True):
+    version: int
+    resume_from: str | None = None
+    """Recover events since this time; null for new events only."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShownSubscription:
     """A subscription with the state of its secrets, its health, and a new secret if one was just generated."""
@@ -99,6 +114,12 @@ SUBSCRIPTION = View(
     description="`health` is healthy, monitored (its receiver has failed), blocked, untried, or the state if it is not "
     "active. `held` counts notifications behind its breaker or pause. `new_secret` is shown once, when it was "
     "generated.",
+)
+RECOVERY_PREVIEW = View(
+    "RecoveryPreviewView",
+    RecoveryPreview,
+    "parked missing is_whole events_from",
+    description="`is_whole` is false if there are more events than were counted.",
 )
 PAGE = View(
     "SubscriptionPageView",
@@ -193,6 +214,33 @@ async def disable(call: Call) -> ShownSubscription:
     return await _moved(
         call, await call.operate.subscriptions.disable(call.actor, _id(call), wanted.version, wanted.reason)
     )
+
+
+@spec(SUBSCRIPTION, body=EnabledSubscription, problems=(409,))
+async def enable(call: Call) -> ShownSubscription:
+    """Enable a disabled subscription. With `resume_from`, a recovery since that time starts."""
+    wanted = await call.read(EnabledSubscription)
+    since = None if wanted.resume_from is None else parse_moment(wanted.resume_from, "resume_from")
+    enabled, _ = await call.operate.subscriptions.enable(call.actor, _id(call), wanted.version, since)
+    return await _moved(call, enabled)
+
+
+@spec(RECOVERY_PREVIEW, query=(Parameter("since", MOMENT, "Since when", is_required=True),))
+async def preview_recovery(call: Call) -> RecoveryPreview:
+    """Count the parked notifications that a recovery since this time would retry, and the missing ones that it would
+    create. `events_from` is the time of the oldest event that is still stored."""
+    since = parse_moment(call.parameter("since", ""), "since")
+    return await call.operate.recovery.preview(_id(call), since)
+
+
+@spec(BULK_ACTION, 202, body=NewRecovery, problems=(409,))
+async def recover(call: Call) -> ApiAnswer:
+    """Retry the parked notifications of events since a time and create the missing ones, as a bulk action."""
+    wanted = await call.read(NewRecovery)
+    action = await call.operate.recovery.start(
+        call.actor, _id(call), parse_moment(wanted.since, "since"), wanted.reason
+    )
+    return ApiAnswer(action, headers={"Location": f"/api/v1/bulk-actions/{action.action_id}"})
 
 
 @spec(SUBSCRIPTION, body=ChangedState, problems=(409,))

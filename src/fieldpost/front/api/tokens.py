@@ -6,7 +6,7 @@ from datetime import timedelta
 import msgspec
 
 from fieldpost.central.access.audit_trail import KEEP
-from fieldpost.central.access.tokens import LIFE_DEFAULT, LIFE_MAX, OVERLAP_DEFAULT, AddedToken, TokenRecord
+from fieldpost.central.access.tokens import LIFE_MAX, OVERLAP_DEFAULT, TOKEN_LIFE, AddedToken, TokenRecord
 from fieldpost.core.actor import Role
 from fieldpost.core.errors import InvalidInput
 from fieldpost.front.api.users import role_of
@@ -21,7 +21,7 @@ class NewToken(Body, frozen=True):
     role: str
     user: str | None = None
     """The user in whose name the token acts; the caller unless given."""
-    expires_in_s: float | None = LIFE_DEFAULT.total_seconds()
+    expires_in_s: float | None = TOKEN_LIFE.total_seconds()
     """null: never."""
 
 

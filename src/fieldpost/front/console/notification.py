@@ -49,6 +49,10 @@ async def retry(request: PageRequest) -> Response:
     return await _act(request, request.operate.notifications.retry, "retried")
 
 
+async def resend(request: PageRequest) -> Response:
+    return await _act(request, request.operate.notifications.resend, "resent")
+
+
 async def discard(request: PageRequest) -> Response:
     return await _act(request, request.operate.notifications.discard, "discarded")
 
@@ -158,6 +162,7 @@ def _subscription_of(delivery_key: str) -> str | None:
 ROUTES = (
     PageRoute("GET", f"{NOTIFICATIONS}/{{notification_id}}", page, Access.VIEWER),
     PageRoute("POST", f"{NOTIFICATIONS}/{{notification_id}}/retry", retry, Access.OPERATOR),
+    PageRoute("POST", f"{NOTIFICATIONS}/{{notification_id}}/resend", resend, Access.OPERATOR),
     PageRoute("GET", f"{NOTIFICATIONS}/{{notification_id}}/discard", confirm_discard, Access.OPERATOR),
     PageRoute("POST", f"{NOTIFICATIONS}/{{notification_id}}/discard", discard, Access.OPERATOR),
 )

@@ -22,6 +22,7 @@ PATH = "/notifications"
 NOTICES = {
     "retried": "Retried: the notification is pending again and due now.",
     "discarded": "Discarded: the notification will not be sent. Its record is kept.",
+    "resent": "The notification is sent again under the same id.",
 }
 LAST = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7)}
 """Time ranges that end now, by their name in the URL."""

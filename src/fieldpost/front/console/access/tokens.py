@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from starlette.responses import Response
 
-from fieldpost.central.access.tokens import LIFE_DEFAULT, OVERLAP_DEFAULT, AddedToken, TokenRecord
+from fieldpost.central.access.tokens import OVERLAP_DEFAULT, TOKEN_LIFE, AddedToken, TokenRecord
 from fieldpost.core.actor import Role
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
 from fieldpost.front.auth import Access
@@ -28,7 +28,7 @@ async def page(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Respon
         users=sorted(user.name for user in users if user.disabled_at is None),
         roles=ROLES_OF_TOKENS,
         lives=LIVES,
-        life=str(LIFE_DEFAULT.days),
+        life=str(TOKEN_LIFE.days),
         as_of=request.operate.logins.now(),
         notice=request.notice(NOTICES),
         path=PATH,
@@ -111,7 +111,7 @@ async def _find(request: PageRequest) -> TokenRecord:
 
 
 def _life(form: Mapping[str, str]) -> timedelta | None:
-    text = form.get("life", str(LIFE_DEFAULT.days))
+    text = form.get("life", str(TOKEN_LIFE.days))
     if text not in dict(LIVES):
         raise InvalidInput("token.life", "life must be one of the offered values", field="life")
     return None if text == "never" else timedelta(days=int(text))

@@ -12,7 +12,7 @@ from fieldpost.core.actor import Role
 from fieldpost.core.delivery.retry import to_text
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
 from fieldpost.core.events.subscription import Subscription, SubscriptionState, subscription_key
-from fieldpost.core.search.filters import SUBSCRIPTION_FILTERS, read_filters
+from fieldpost.core.search.filters import SUBSCRIPTION_FILTERS, parse_moment, read_filters
 from fieldpost.front.auth import Access
 from fieldpost.front.console.events import subscription_form
 from fieldpost.front.console.kit.filters import address, read_filter
@@ -23,8 +23,10 @@ from fieldpost.front.console.kit.request import (
     PageRequest,
     PageRoute,
     SubmittedForm,
+    field_errors,
     redirect,
 )
+from fieldpost.front.console.kit.times import moment_in
 
 PATH = "/subscriptions"
 NEW_PATH = "/new/subscription"
@@ -34,6 +36,7 @@ NOTICES = {
     "changed": "Subscription saved. Waiting notifications use the new values.",
     "pause": "Subscription paused. Its notifications are held.",
     "resume": "Subscription resumed. Held notifications are sent.",
+    "enable": "Subscription enabled. It gets new events.",
     "disable": "Subscription disabled. Waiting notifications are parked.",
     "remove": "Subscription removed. Waiting notifications are discarded.",
     "reset": "Breaker closed. Held notifications are sent in batches.",
@@ -169,6 +172,45 @@ async def test(request: PageRequest) -> Response:
     return await _one(request, tested=tested)
 
 
+async def confirm_recovery(request: PageRequest) -> Response:
+    """Ask from when on events are sent again, and count what that means."""
+    found, as_of = await request.watch.subscriptions.one(request.path("subscription_id"))
+    query = request.http.query_params
+    given, errors, preview = {"since": query.get("since", "")}, {}, None
+    since = None
+    if given["since"]:
+        try:
+            since = moment_in(given["since"], query.get("zone", ""), "since")
+            preview = await request.operate.recovery.preview(found.subscription.subscription_id, since)
+        except InvalidInput as error:
+            errors = field_errors(error)
+    return request.page(
+        "subscription_recover.html",
+        SubmittedForm(given, errors, 422 if errors else 200),
+        subscription=found.subscription,
+        preview=preview,
+        since=since,
+        zone=query.get("zone", ""),
+        own_path=path_of(found.subscription),
+        as_of=as_of,
+        path=PATH,
+    )
+
+
+async def recover(request: PageRequest) -> Response:
+    """Start the recovery, after enabling a disabled subscription; its progress is on the page of the bulk action."""
+    form, id_ = await request.form(), request.path("subscription_id")
+    since = parse_moment(form.get("since", ""), "since")
+    seen = await request.operate.subscriptions.get(id_)
+    if seen.state is SubscriptionState.DISABLED:
+        _, action = await request.operate.subscriptions.enable(request.actor, id_, seen.version, since)
+        assert action is not None, "a recovery was asked for"
+    else:
+        reason = form.get("reason", "").strip() or "recovered"
+        action = await request.operate.recovery.start(request.actor, id_, since, reason)
+    return redirect(f"/bulk-actions/{action.action_id}")
+
+
 async def move(request: PageRequest) -> Response:
     """Pause, resume, disable or remove."""
     form = await request.form()
@@ -180,6 +222,8 @@ async def move(request: PageRequest) -> Response:
             await actions.pause(request.actor, id_, version, reason)
         case "resume":
             await actions.resume(request.actor, id_, version)
+        case "enable":
+            await actions.enable(request.actor, id_, version, None)
         case "disable":
             await actions.disable(request.actor, id_, version, reason)
         case "remove":
@@ -288,6 +332,8 @@ ROUTES = (
     PageRoute("GET", PATH + "/{subscription_id}", one, Access.VIEWER),
     PageRoute("POST", PATH + "/{subscription_id}/change", change, Access.ADMIN),
     PageRoute("POST", PATH + "/{subscription_id}/rotate", rotate, Access.ADMIN),
+    PageRoute("GET", PATH + "/{subscription_id}/recover", confirm_recovery, Access.OPERATOR),
+    PageRoute("POST", PATH + "/{subscription_id}/recover", recover, Access.OPERATOR),
     PageRoute("POST", PATH + "/{subscription_id}/test", test, Access.ADMIN),
     PageRoute("POST", PATH + "/{subscription_id}/{verb}", move, Access.ADMIN),
 )
