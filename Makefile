@@ -26,11 +26,16 @@ $(RUN_READY): requirements/setup.txt requirements/uv.txt requirements/central.tx
 	@tools/setup central
 	@touch $@
 
-$(DEV_READY): $(wildcard requirements/*.txt) pyproject.toml tools/setup tools/wheels tools/browser tools/postfix tools/strace
+$(DEV_READY): $(wildcard requirements/*.txt) pyproject.toml tools/setup tools/wheels tools/browser tools/postfix tools/mariadb tools/pgbouncer tools/tinyproxy tools/kannel tools/zgw tools/strace
 	@tools/setup dev
 	@tools/wheels
 	@tools/browser
 	@tools/postfix
+	@tools/mariadb
+	@tools/pgbouncer
+	@tools/tinyproxy
+	@tools/kannel
+	@tools/zgw
 	@tools/strace
 	@touch $(RUN_READY) $@
 
@@ -72,8 +77,12 @@ docs: $(DEV_READY) ## regenerate docs/reference and docs/contributing
 	$(BIN)/python tools/reference --write
 
 .PHONY: demo
-demo: $(RUN_READY) ## run central, two sites and a mail catcher in this terminal
+demo: $(RUN_READY) ## run central, two sites and an inbox for mails, chats and SMS
 	@$(BIN)/fieldpost demo
+
+.PHONY: uptime
+uptime: $(RUN_READY) ## run the example application: an uptime monitor with central, mail and webhooks
+	@PYTHONPATH=examples $(BIN)/python -m uptime.demo
 
 .PHONY: bench
 bench: $(DEV_READY) ## measure throughput and latency on this machine

@@ -1,12 +1,18 @@
-"""`python -m bench`: run benchmarks by name, or all."""
+"""`python -m bench`: run benchmarks by name, or all.
+
+Both sides of a comparison run with the garbage collector set as in a central process, except where the measured code
+runs in scripts and applications.
+"""
 
 import argparse
+import gc
 import importlib
 
 import uvloop
 
 from bench.harness import Report, log_to_nowhere
 from bench.stores import servers
+from fieldpost.run import gc_tuning
 
 NAMES = (
     "enqueue",
@@ -14,14 +20,23 @@ NAMES = (
     "publish",
     "forward",
     "backlog",
+    "pair",
     "dispatch",
+    "audit",
     "latency",
     "email",
     "fleet",
     "table",
     "console",
     "webhook",
+    "chat",
+    "apprise",
+    "outbox",
+    "rate",
+    "zgw",
 )
+OF_SCRIPTS = ("enqueue", "pair", "outbox")
+SCRIPT_THRESHOLD = gc.get_threshold()
 
 
 def main() -> None:
@@ -40,7 +55,12 @@ def main() -> None:
     with servers() as stores:
         for name in given.names or NAMES:
             more = {"rows": given.rows} if name in ("table", "console") else {}
-            uvloop.run(importlib.import_module(f"bench.{name}").run(report, stores, given.quick, **more))
+            run = importlib.import_module(f"bench.{name}").run
+            if name in OF_SCRIPTS:
+                gc.set_threshold(*SCRIPT_THRESHOLD)
+            else:
+                gc_tuning.set_aside()
+            uvloop.run(run(report, stores, given.quick, **more))
 
 
 if __name__ == "__main__":

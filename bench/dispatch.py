@@ -13,7 +13,7 @@ machine a core for the process is what bounds it, and two processes can gain onl
 used to cost more than all of that: see ADR 0022. Seen on a quiet machine: 8,200 rows/s, 0.46 of the reference; two
 processes 1.17 of one. Seen since ADR 0035 with other work on both cores (load 5 to 8): 0.57 of the reference; one list
 0.88 of a hundred; beside 10,000 keys with rows due later 0.91 of the rate beside 100; two processes 0.82 of one, which
-says nothing but that no core was free; 115 to 140 µs of CPU for a row, where the version before took 125.
+says nothing but that no core was free. ADR 0035 compares the CPU time of a row between versions.
 """
 
 import asyncio

@@ -47,10 +47,10 @@ async def run(report: Report, _: Stores, quick: bool) -> None:
             raw = Raw(Path(folder) / f"raw-{callers}.db", is_grouped=callers > 1)
 
             async def ours(callers: int = callers, count: int = count) -> float:
-                return _rate(send, callers, count)
+                return rate_of(send, callers, count)
 
             async def reference(raw: Raw = raw, callers: int = callers, count: int = count) -> float:
-                return _rate(raw.add, callers, count)
+                return rate_of(raw.add, callers, count)
 
             notes = f"{ROW_BYTES}-byte rows, each on disk before the call returns"
             name = "enqueue, 1 caller" if callers == 1 else f"enqueue, {callers} threads"
@@ -58,7 +58,9 @@ async def run(report: Report, _: Stores, quick: bool) -> None:
             raw.close()
 
 
-def _rate(work: Callable[[], None], callers: int, count: int) -> float:
+def rate_of(work: Callable[[], object], callers: int, count: int) -> float:
+    """Calls per second of this many threads."""
+
     def repeat() -> None:
         for _ in range(count // callers):
             work()

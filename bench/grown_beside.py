@@ -25,6 +25,8 @@ BULK_ROWS = 10_000
 ATTEMPTS = 20
 EVENTS = 100_000
 SUBSCRIPTIONS = 10_000
+WEBHOOKS = 200_000
+"""Notifications to the first 200 subscriptions, of the last two weeks."""
 TABLES = (
     "samples",
     "site_health",
@@ -94,12 +96,14 @@ def statements(d: Dialect, at: datetime) -> Iterator[str]:
     yield "delete from audit where kind = 'operator_action'"
     yield from (f"delete from {table} where {_story_of(d)}" for table in ("attempts", "targets", "notifications"))
     yield f"delete from audit where {_story_of(d, 'correlation_id')}"
+    yield "delete from notifications where event_id is not null"
     yield from (f"delete from {table}" for table in TABLES)
     yield from _figures(d, now)
     yield from _sites(d, now)
     yield from _calls(d, now)
     yield from _acts(d, now)
     yield from _events(d, now)
+    yield _webhooks(d, now)
     yield from _story(d, now)
 
 
@@ -239,6 +243,24 @@ def _events(d: Dialect, now: int) -> Iterator[str]:
         select {d.id.format("0000000e-0000", "n")}, 'topic-' || (n % 100 + 1), 'app:shop', 'created',
             'orders/' || (n % 1000), {empty}, '{{}}', {d.digest}, 0, {at}
         from {d.numbers.format(EVENTS)}
+    """
+
+
+def _webhooks(d: Dialect, now: int) -> str:
+    """Delivered but for each fiftieth. The seventh event went to a thousand subscriptions."""
+    at = d.moment.format(f"{now} - n * 6000000")
+    event = d.id.format("0000000e-0000", f"case when n <= 1000 then 7 else n % {EVENTS} + 1 end")
+    subscription = d.id.format("0000000f-0000", "n % 200 + 1")
+    return f"""
+        insert into notifications (notification_id, type, list_name, subject, body, status, retry_count, last_error,
+            source_site_id, created_at, last_attempt_at, delivered_at, terminal_at, delivery_key, claim_token,
+            cycle_started_at, digest, event_id)
+        select {d.id.format("00000011-0000", "n")}, 'webhook', 'subscription ' || (n % 200 + 1), 'topic-1', '',
+            case n % 50 when 0 then 'parked' else 'delivered' end, case n % 50 when 0 then 5 else 0 end,
+            case n % 50 when 0 then 'the receiver answered 500' end, 'app:shop', {at}, {at},
+            case n % 50 when 0 then null else {at} end, {at}, 'subscription:' || {subscription}, 1, {at},
+            {d.digest}, {event}
+        from {d.numbers.format(WEBHOOKS)}
     """
 
 

@@ -7,6 +7,9 @@ Reference: the same two rows per notification by a raw `unnest` insert over asyn
 once, as in a storm of alarms. Reference: plain connections that insert the same two rows by one statement, 16 for 16
 sites and 64 for 200, since no server has a connection for every site. Ours has at most 10 connections; submits that
 wait share a transaction (ADR 0023 has figures).
+
+`ingest of lists`: submissions to a list of five lists, counted in rows. Reference: `Ingest.submit` of as many
+notifications to ordinary lists. Target: 0.5.
 """
 
 import asyncio
@@ -16,6 +19,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 import asyncpg
+from msgspec import structs
 
 from bench.harness import Figure, Report, Stopwatch, compare
 from bench.material import add_lists, items
@@ -24,8 +28,10 @@ from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.store.engine.database_url import parse_url
 from fieldpost.central.store.engine.sqlite_store import sqlite_module
 from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import lists
 from fieldpost.clock import SystemClock
 from fieldpost.core.ids import new_ids
+from fieldpost.core.lists import NotificationList
 from fieldpost.core.times import to_microseconds
 from fieldpost.link.messages import Item, Submit
 
@@ -60,9 +66,34 @@ async def run(report: Report, stores: Stores, quick: bool) -> None:
             notes = f"batches of {BATCH}, one connection, row + audit entry"
             report.add(await compare(f"ingest {kind}", ours, reference, 5, "rows/s", notes))
             await raw.close()
+            report.add(await compare_lists(store, kind, 2 if quick else 6))
             if kind == "postgresql":
                 for sites, connections in SINGLE:
                     report.add(await compare_single(store, sites, connections, 1_600 if quick else 8_000))
+
+
+async def compare_lists(store: Store, kind: str, batches: int) -> Figure:
+    """A list of five lists against ordinary lists, in rows."""
+    named = tuple(f"ops{number}" for number in range(5))
+    await store.write(lists.add_list, NotificationList("whole", "lists", targets=named), datetime.now(UTC))
+    ingest = Ingest(store, SystemClock())
+
+    async def rate(made: list[tuple[Item, ...]]) -> float:
+        watch = Stopwatch()
+        for number, batch in enumerate(made):
+            ack = await ingest.submit("plant", Submit(number, batch))
+            assert {result.verdict for result in ack.results} == {"accepted"}
+        return watch.rate(batches * BATCH)
+
+    async def ours() -> float:
+        small = [items(BATCH // len(named)) for _ in range(batches)]
+        return await rate([tuple(structs.replace(item, list_name="whole") for item in batch) for batch in small])
+
+    async def reference() -> float:
+        return await rate([items(BATCH) for _ in range(batches)])
+
+    notes = f"{BATCH // len(named)} submissions a batch; reference: batches of {BATCH} to ordinary lists"
+    return await compare(f"ingest of lists {kind}", ours, reference, 5, "rows/s", notes)
 
 
 async def compare_single(store: Store, sites: int, connections: int, rows: int) -> Figure:

@@ -1,7 +1,8 @@
 """`table`: reads and writes beside the delivery path, on a table with a year of data (`bench/grown.py`).
 
 All KPIs of all 200 sites; the console's counts; the first page of the list and one from the middle; a page for each
-filter, for a rare and a common word of the subject; a claim of 100 rows; the purge of a tenth of the table in batches,
+filter, for a rare and a common word of the subject, for one event and one subscription; a page of events; a claim of
+100 rows; the purge of a tenth of the table in batches,
 with targets, attempts and tombstones. 1,000,000 and 5,000,000 rows, or --rows; 200,000 with --quick. Reference: the
 same by hand on one plain connection, with the best index for each query. Figures are calls per second, higher is
 better; the notes give the median and the minimum in milliseconds. The store is opened as a node opens it, and nothing
@@ -16,6 +17,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from bench.grown import RETENTION_DAYS, GrownStore, grown
+from bench.grown_beside import event_id, subscription_id
 from bench.harness import Figure, Report
 from bench.stores import Stores
 from bench.table_by_hand import Hand, HandPostgres, HandSqlite
@@ -23,13 +25,15 @@ from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.engine.purging import BEGINNING, PurgedBatch, PurgeRange
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.figures import kpis
-from fieldpost.central.store.notifications import claims, retention
-from fieldpost.central.store.notifications.claims import Order
+from fieldpost.central.store.notifications import claim_orders, retention
+from fieldpost.central.store.notifications.claim_orders import Order
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.upkeep.purge import next_limit
 from fieldpost.central.watch.cursor import to_cursor
+from fieldpost.central.watch.events.events import EventReader
 from fieldpost.central.watch.notifications import NotificationReader
 from fieldpost.clock import SystemClock
+from fieldpost.core.actor import Actor, Role
 from fieldpost.core.delivery.lanes import Lane
 from fieldpost.core.delivery.routing import SlotPool
 from fieldpost.core.delivery.slots import Share, SlotLimits, SlotUse
@@ -86,6 +90,10 @@ def _filters(store: Store, hand: Hand, kept: GrownStore) -> Iterator[Question]:
     yield question("by site", Filter(site="site-7"), lambda: hand.of_term("site"))
     yield question("by list", Filter(list_name="ops7"), lambda: hand.of_term("list"))
     yield question("by type", Filter(type="email"), lambda: hand.page(None))
+    one, event = subscription_id(7), event_id(7)
+    yield question("by subscription", Filter(subscription_id=one), lambda: hand.of_subscription(one))
+    yield question("by event", Filter(event_id=event), lambda: hand.of_event(event))
+    yield "events", lambda: EventReader(store).page(Actor("bench", Role.ADMIN)), hand.events
     until = kept.now - timedelta(days=100)
     yield question("by time", Filter(since=until - timedelta(days=1), until=until), lambda: hand.before(until))
     yield question("stuck", Filter(is_stuck=True), lambda: hand.stuck(kept.now - BY.stuck_after))
@@ -104,7 +112,7 @@ def _claim(store: Store, copy: GrownStore) -> Call:
             use=SlotUse(),
             limits=SlotLimits(CLAIM, CLAIM),
         )
-        taken = await store.write(claims.claim_order, "ours", order, lease_s=90, now=copy.now)
+        taken = await store.write(claim_orders.claim_order, "ours", order, lease_s=90, now=copy.now)
         assert len(taken[Lane.FRESH]) == CLAIM
 
     return call

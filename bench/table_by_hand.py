@@ -58,6 +58,18 @@ _OF_TERM = f"""
         order by created_at desc, notification_id desc limit {PAGE}
     ) as h join notifications n on n.notification_id = h.notification_id
 """
+_OF_SUBSCRIPTION = f"""
+    select {_LINE} from notifications n where delivery_key = '{{key}}' and event_id is not null {_ORDER}
+"""
+_OF_EVENT = f"""
+    select {_LINE} from (
+        select * from notifications where event_id = '{{event_id}}' and event_id is not null limit 1000
+    ) as n {_ORDER}
+"""
+_EVENTS = f"""
+    select event_id, topic, source, action, resource, attributes, occurred_at, correlation_id, created_at, match_count
+    from events order by created_at desc, event_id desc limit {PAGE}
+"""
 _OF_LIVE = " union all ".join(
     f"select * from (select {_LINE} from notifications n where status <> 'delivered' and status = '{status}'"
     f" and created_at < {{before}} {_ORDER}) as {status}_rows"
@@ -89,6 +101,14 @@ class Hand(Protocol):
 
     async def of_term(self, term: str) -> object:
         """The same for rows with a term (site, list or word), by a dedicated index."""
+
+    async def of_subscription(self, subscription_id: str) -> object: ...
+
+    async def of_event(self, event_id: str) -> object:
+        """The same for the notifications of an event."""
+
+    async def events(self) -> object:
+        """A page of events."""
 
     async def stuck(self, before: datetime) -> object: ...
 
@@ -138,6 +158,15 @@ class _Reads:
 
     async def of_term(self, term: str) -> object:
         return await self._fetch(_OF_TERM.format(term=term))
+
+    async def of_subscription(self, subscription_id: str) -> object:
+        return await self._fetch(_OF_SUBSCRIPTION.format(key=f"subscription:{subscription_id}"))
+
+    async def of_event(self, event_id: str) -> object:
+        return await self._fetch(_OF_EVENT.format(event_id=event_id))
+
+    async def events(self) -> object:
+        return await self._fetch(_EVENTS)
 
     async def stuck(self, before: datetime) -> object:
         return await self._fetch(_OF_LIVE.format(before=self._moment(before)))

@@ -6,6 +6,7 @@
     sqlite_url        a fresh SQLite file with the present schema, as sqlite:/// URL
     store_url         a fresh central store with the present schema, once on SQLite and once on PostgreSQL
     empty_store_url   the same without any table
+    mariadb_url       a fresh MariaDB database without any table, as mariadb:// URL
     chromium_path     the browser for the console
     project           the folder that holds pyproject.toml
 
@@ -13,6 +14,7 @@ PostgreSQL comes from TEST_PG_DSN, else from a server of our own (support/postgr
 makes its tests skip with the reason; with CI=true they fail instead (support/need.py).
 """
 
+import gc
 import os
 import signal
 import threading
@@ -25,6 +27,7 @@ from hypothesis import HealthCheck, settings
 
 from support.browser import find_chromium
 from support.databases import PostgresDatabases, SqliteFiles
+from support.mariadb import MariadbServer
 from support.need import cannot_have
 from support.need_hooks import pytest_configure, pytest_runtest_setup, pytest_terminal_summary
 from support.postgres import PostgresServer, PostgresUnavailable
@@ -44,6 +47,16 @@ settings.load_profile("steady")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     # A shell starts what it puts into the background deaf to Ctrl-C, and so would be every process that a test starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Imported modules and collected tests live to the end: until all are there, collections would find nothing.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """From now on collections skip all that."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
@@ -94,6 +107,18 @@ def pg_server() -> Iterator[PostgresServer]:
         cannot_have("postgres", str(error))
     yield server
     server.remove()
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[MariadbServer]:
+    with MariadbServer() as server:
+        yield server
+
+
+@pytest.fixture
+def mariadb_url(mariadb_server: MariadbServer) -> Iterator[str]:
+    with mariadb_server.fresh() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

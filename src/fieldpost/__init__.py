@@ -4,7 +4,11 @@ A script at a site needs one name from here:
 
     from fieldpost import Site
 
-and an application that receives webhooks another:
+an application that publishes events another:
+
+    from fieldpost import Outbox
+
+and one that receives webhooks a third:
 
     from fieldpost import verify_webhook
 
@@ -30,6 +34,7 @@ __all__ = [
     "NotificationId",
     "NotificationStatus",
     "OperationFailed",
+    "Outbox",
     "Site",
     "Unavailable",
     "VerifiedWebhook",
@@ -44,6 +49,7 @@ _HOMES = {
     "CallId": "fieldpost.core.ids",
     "CallRecord": "fieldpost.core.sites.message",
     "CallStatus": "fieldpost.core.sites.message",
+    "Outbox": "fieldpost.outbox.outbox",
     "verify_webhook": "fieldpost.outbox.receiver",
     "InvalidWebhook": "fieldpost.core.events.signature",
     "VerifiedWebhook": "fieldpost.core.events.signature",

@@ -11,6 +11,7 @@ from fieldpost.core.ids import CallId as CallId
 from fieldpost.core.ids import NotificationId as NotificationId
 from fieldpost.core.sites.message import CallRecord as CallRecord
 from fieldpost.core.sites.message import CallStatus as CallStatus
+from fieldpost.outbox.outbox import Outbox as Outbox
 from fieldpost.outbox.receiver import verify_webhook as verify_webhook
 from fieldpost.site.notify import NotificationStatus as NotificationStatus
 from fieldpost.site.site import Site as Site

@@ -7,14 +7,11 @@ from pathlib import Path
 import pytest
 import trustme
 
-from fieldpost.front.options import FrontOptions
-from fieldpost.testing import ManualClock
-from support.front import open_front
-from support.hostile import KINDS, SILENT, target_of, withstand
-from support.line import without_bugs
+from support.hostile import running_target, withstand
+from support.hostile_peers import KINDS, SILENT
+from support.running_central import RunningCentral
 
 COUNT = 300
-MIB = 1024 * 1024
 
 
 @pytest.mark.timeout(300)
@@ -24,19 +21,19 @@ MIB = 1024 * 1024
 @pytest.mark.parametrize("addresses", [1, COUNT], ids=["one address", "many addresses"])
 @pytest.mark.parametrize("kind", [*KINDS, SILENT])
 async def test_probes_are_answered_for_half_a_minute(
-    store_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str, addresses: int, has_tls: bool
+    empty_store_url: str, tmp_path: Path, kind: str, addresses: int, has_tls: bool
 ) -> None:
     if kind == SILENT and not has_tls:
         pytest.skip("without TLS a silent connection is an idle one")
-    trusting, options = None, FrontOptions()
+    trusting, environment = None, {}
     if has_tls:
         authority = trustme.CA()
         path = tmp_path / "central.pem"
         path.write_bytes(authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes())
-        trusting, options = ssl.create_default_context(), FrontOptions(tls_cert=str(path))
+        trusting = ssl.create_default_context()
         authority.configure_trust(trusting)
-    # With TLS both ends of every connection are in this process.
-    grown_max = 100 * MIB if has_tls else 50 * MIB
-    with without_bugs(caplog):
-        async with open_front(store_url, ManualClock()) as front, target_of(front, options, trusting) as target:
-            await withstand(target, kind, COUNT, addresses=addresses, seconds=30, grown_max=grown_max)
+        environment["FIELDPOST_FRONT__TLS_CERT"] = str(path)
+    async with RunningCentral(empty_store_url, tmp_path / "central", environment=environment) as central:
+        target = await running_target(central, trusting)
+        await withstand(target, kind, COUNT, addresses=addresses, seconds=30)
+        assert not central.surprises()

@@ -1,15 +1,14 @@
 """After an outage of the mail server, a hundred thousand retries are due at once."""
 
-from pathlib import Path
-
 import pytest
 
 from support.cluster import Cluster
+from support.memory import MEBIBYTE, peak_resident_bytes
 from support.ordeals import LISTS, SLOTS
 from support.verdict import deliveries_of
 
 ROWS = 100_000
-RESIDENT_MAX = 300 * 1024 * 1024
+RESIDENT_MAX = 300 * MEBIBYTE
 FILL = """
 insert into notifications (notification_id, list_name, subject, body, digest, source_site_id, type, delivery_key,
     status, retry_count, last_error, created_at, last_attempt_at, next_attempt_at, due_at, is_timed, cycle_started_at)
@@ -47,8 +46,3 @@ async def test_a_hundred_thousand_due_retries_are_delivered_at_the_pace_of_the_s
     delivered = [notification_id for notification_id, _ in deliveries_of(cluster.mail.mails)]
     assert (len(delivered), len(set(delivered))) == (ROWS, ROWS)
     assert node.surprises() == []
-
-
-def peak_resident_bytes(pid: int) -> int:
-    line = next(one for one in Path(f"/proc/{pid}/status").read_text().splitlines() if one.startswith("VmHWM:"))
-    return int(line.split()[1]) * 1024

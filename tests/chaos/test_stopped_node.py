@@ -19,7 +19,8 @@ async def test_a_node_stopped_at_fifty_statements_keeps_no_row_longer_than_its_l
     run = await stopped_at_statements(cluster, 50, random.Random(seed))
     print(
         f"{run.inside} stops inside a transaction, {len(run.resumed_s)} rows taken over,"
-        f" {max(run.resumed_s):.2f} s after their lease, longest wait {run.waited_s:.2f} s"
+        f" {max(run.resumed_s):.2f} s after their lease, passed over for {run.passed_over_s:.2f} s,"
+        f" no attempt for {run.stalled_s:.2f} s"
     )
     check(run, 50)
     assert await cluster.broken_rules() == {}

@@ -42,7 +42,7 @@ async def page(mailbox: Mailbox, browser: Browser) -> AsyncIterator[Page]:
 
 async def test_a_mail_appears_by_itself(mailbox: Mailbox, page: Page) -> None:
     await page.goto("/")
-    await expect(page.get_by_role("heading", name="No mail yet")).to_be_visible()
+    await expect(page.get_by_role("heading", name="No message yet")).to_be_visible()
     await expect(page.get_by_role("status")).to_have_text("live")
     mailbox.add()
     await expect(page.locator("tr[data-number='1']")).to_be_visible()

@@ -88,9 +88,9 @@ async def test_a_chart_says_what_was_where_one_points_or_goes_by_the_arrows(worl
         assert len(rows) == await slices.count()
 
         await slices.nth(12).hover(force=True)
-        when, depth, stuck = rows[12]
+        when, depth, webhooks, stuck = rows[12]
         await expect(caption).to_have_text(
-            re.compile(rf"queue depth {depth}\s*stuck {stuck}\s+{when} to {rows[11][0][-5:]}")
+            re.compile(rf"queue depth {depth}\s*webhooks {webhooks}\s*stuck {stuck}\s+{when} to {rows[11][0][-5:]}")
         )
         await page.mouse.move(0, 0)
         await expect(caption).to_have_text(present, use_inner_text=True)

@@ -9,7 +9,7 @@ import pytest
 
 from support.chaos_parts import PART_S, choose, parts_of, seconds_of
 
-NAMES = [f"tests/chaos/test_life.py::test_many_long_lives_are_as_the_model_has_them[{n}]" for n in range(5)]
+NAMES = [f"tests/chaos/test_killed_journeys.py::test_fifty_kills_of_agent_or_central[{n}]" for n in range(5)]
 LONG = "tests/chaos/test_killed_journeys.py::test_two_hundred_kills_of_the_agent_lose_nothing_and_double_nothing"
 OTHERS = [f"tests/chaos/test_new.py::test_number_{n}" for n in range(12)]
 

@@ -12,7 +12,7 @@ import typer
 
 from fieldpost.cli.commands import app
 
-PROCESSES = {"central", "site", "demo"}
+PROCESSES = {"central", "site", "demo", "relay"}
 """Commands that run a process and log."""
 FILES = {"lists export", "audit export"}
 """Commands that write a file in the requested format."""

@@ -19,27 +19,26 @@ LISTS_WITH_CHANNELS = re.compile(
 def derivations(source: str, path: str = "") -> Iterator[str]:
     """The places where this source derives part of a delivery path by itself."""
     for node in ast.walk(ast.parse(source)):
-        text = ast.unparse(node) if isinstance(node, ast.expr) else ""
         match node:
             case ast.Call(func=ast.Name(id="channel_key") | ast.Attribute(attr="channel_key"), args=[made_from]):
                 if path not in OF_A_NAMED_CHANNEL or "list" in ast.unparse(made_from):
-                    yield f"makes a breaker key: {text}"
+                    yield f"makes a breaker key: {ast.unparse(node)}"
             case ast.JoinedStr(values=[ast.Constant(value=str(start)), _, *_]) if BREAKER_KEY.match(start):
                 if path != "core/delivery/breaker.py":
-                    yield f"spells out a breaker key: {text}"
+                    yield f"spells out a breaker key: {ast.unparse(node)}"
             case ast.BinOp(left=ast.Constant(value=str(start))) if BREAKER_KEY.match(start):
-                yield f"spells out a breaker key: {text}"
+                yield f"spells out a breaker key: {ast.unparse(node)}"
             case ast.Subscript(value=ast.Attribute(attr="channels"), slice=wanted):
                 if ".channel_name" in ast.unparse(wanted):
-                    yield f"looks up the channel of a list: {text}"
+                    yield f"looks up the channel of a list: {ast.unparse(node)}"
             case ast.Call(func=ast.Attribute(attr="get", value=ast.Attribute(attr="channels")), args=[wanted, *_]):
                 if ".channel_name" in ast.unparse(wanted):
-                    yield f"looks up the channel of a list: {text}"
+                    yield f"looks up the channel of a list: {ast.unparse(node)}"
             case ast.BoolOp(op=ast.Or(), values=values) if are_policies(values):
-                yield f"chooses a retry policy: {text}"
+                yield f"chooses a retry policy: {ast.unparse(node)}"
             case ast.IfExp(body=one, orelse=other) if are_policies([one, other]):
-                yield f"chooses a retry policy: {text}"
-            case ast.Constant(value=str(sql)) if LISTS_WITH_CHANNELS.search(sql):
+                yield f"chooses a retry policy: {ast.unparse(node)}"
+            case ast.Constant(value=str(sql)) if LISTS_WITH_CHANNELS.match(sql):
                 yield f"joins lists with channels or breakers: {sql.strip()[:60]}"
 
 

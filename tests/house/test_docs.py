@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from datetime import UTC, datetime
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -17,6 +18,7 @@ import typer
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
 from fieldpost.central.adapters.email.settings import EmailSettings
+from fieldpost.central.store.schema.notification_tables import notifications
 from fieldpost.cli.commands import app
 from fieldpost.cli.main import EXIT_CODES
 from fieldpost.link import credentials
@@ -26,6 +28,7 @@ from fieldpost.site.config.definitions import SECTIONS, defined_keys
 from fieldpost.site.config.folder import OPTIONS
 from fieldpost.site.site import Site
 
+PAGES_FOR_THE_CHECK = ("kpis.md", "metrics.md", "settings.md")
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FILE = re.compile(r"`((?:src|tests|tools|docs|requirements)/[A-Za-z0-9_./-]*)`")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -110,14 +113,25 @@ def test_generated_pages_are_fresh(project: Path) -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_a_stale_or_missing_generated_page_is_found(project: Path, tmp_path: Path) -> None:
-    shutil.copytree(project / "docs", tmp_path, dirs_exist_ok=True)
-    (tmp_path / "reference/errors.md").write_text("# Errors\n")
-    (tmp_path / "reference/cli.md").unlink()
-    result = reference(project, "--folder", str(tmp_path), "--check")
-    assert result.returncode == 1
-    assert {"cli.md", "errors.md"} <= set(re.findall(r"docs/reference/(\S+) is out of date", result.stderr))
-    assert "citations.md" not in result.stderr
+def test_a_stale_or_missing_generated_page_is_found(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(project / "tools/reference"))
+    spec = spec_from_file_location("reference_tool", project / "tools/reference/__main__.py")
+    assert spec
+    assert spec.loader
+    tool = module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    # Three pages that are rendered quickly.
+    monkeypatch.setattr(tool, "PAGES", {name: tool.PAGES[f"reference/{name}"] for name in PAGES_FOR_THE_CHECK})
+    shutil.copytree(project / "docs/reference", tmp_path, dirs_exist_ok=True)
+    monkeypatch.setattr(sys, "argv", ["reference", "--folder", str(tmp_path), "--check"])
+    assert tool.main() == 0
+    stale, missing, _ = PAGES_FOR_THE_CHECK
+    (tmp_path / stale).write_text("# Old\n")
+    (tmp_path / missing).unlink()
+    assert tool.main() == 1
+    assert re.findall(r"docs/(\S+) is out of date", capsys.readouterr().err) == [stale, missing]
 
 
 def test_every_setting_is_documented(project: Path) -> None:
@@ -177,7 +191,7 @@ def test_the_coverage_report_lists_missing_commands_and_pages(project: Path, mon
 
 
 def test_the_first_script_of_the_readme_sends(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (script,) = re.findall(r"^```python\n(.*?)^```", (project / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    script, _ = re.findall(r"^```python\n(.*?)^```", (project / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     token = credentials.issue("site", bytes(credentials.ENTROPY_BYTES)).text
     Site.create(tmp_path / "pump-station", "pump-station", "http://127.0.0.1:9", token).close()
     monkeypatch.chdir(tmp_path)
@@ -186,6 +200,33 @@ def test_the_first_script_of_the_readme_sends(project: Path, tmp_path: Path, mon
     (message,) = buffer.take(datetime.now(UTC), items_max=10, bytes_max=10_000)
     buffer.close()
     assert "Pump 3 stopped" in message.payload
+
+
+def test_the_first_event_of_the_readme_is_committed_with_its_order(project: Path) -> None:
+    from sqlalchemy import create_engine
+    from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+    from sqlalchemy.pool import StaticPool
+
+    from fieldpost.outbox import Outbox
+    from fieldpost.testing import outbox_events
+
+    class Base(DeclarativeBase):
+        pass
+
+    class Order(Base):
+        __tablename__ = "orders"
+        number: Mapped[int] = mapped_column(primary_key=True)
+
+    _, script = re.findall(r"^```python\n(.*?)^```", (project / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    Base.metadata.create_all(engine)
+    with engine.begin() as connection:
+        Outbox.create_tables(connection)
+    exec(script, {"Session": Session, "engine": engine, "Order": Order})
+    with Session(engine) as session:
+        assert [order.number for order in session.query(Order)] == [17]
+        assert [event.payload for event in outbox_events(session)] == [{"order": 17}]
+    engine.dispose()
 
 
 def test_the_docs_do_not_mention_the_workplace(project: Path) -> None:
@@ -239,3 +280,10 @@ def anchors(file: Path) -> Iterator[str]:
 def reference(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, str(project / "tools/reference"), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_record_on_indexes_lists_the_declared_ones(project: Path) -> None:
+    page = (project / "docs/adr/0022-indexes-and-kept-plans.md").read_text()
+    listed = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    declared = [str(index.name).removeprefix("ix_notifications_") for index in notifications.indexes]
+    assert sorted(listed) == sorted(declared)

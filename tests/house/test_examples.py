@@ -28,16 +28,16 @@ def test_the_site_script_sends_without_an_agent_and_prints_the_id(project: Path,
 
 @pytest.mark.req("ADP-01", "ADP-15")
 def test_the_third_party_adapter_passes_the_contract_and_is_found_once_installed(project: Path, tmp_path: Path) -> None:
-    example = project / "examples/ntfy_adapter"
+    example = project / "examples/gotify_adapter"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(example)]
     ran = subprocess.run(command, cwd=example, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     # Installed the way pip does it, but outside this environment.
     installed = tmp_path / "installed"
-    info = installed / "fieldpost_ntfy-0.1.0.dist-info"
+    info = installed / "fieldpost_gotify-0.1.0.dist-info"
     info.mkdir(parents=True)
-    shutil.copy(example / "fieldpost_ntfy.py", installed)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fieldpost-ntfy\nVersion: 0.1.0\n")
+    shutil.copy(example / "fieldpost_gotify.py", installed)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fieldpost-gotify\nVersion: 0.1.0\n")
     declared = tomllib.loads((example / "pyproject.toml").read_text())["project"]["entry-points"]["fieldpost.adapters"]
     lines = "".join(f"{name} = {value}\n" for name, value in declared.items())
     (info / "entry_points.txt").write_text(f"[fieldpost.adapters]\n{lines}")
@@ -50,7 +50,7 @@ def test_the_third_party_adapter_passes_the_contract_and_is_found_once_installed
         check=True,
     )
     assert "'email'" in found.stdout
-    assert "'ntfy'" in found.stdout
+    assert "'gotify'" in found.stdout
 
 
 @pytest.mark.req("API-07", "API-08")

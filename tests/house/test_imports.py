@@ -25,6 +25,13 @@ WRONG_IMPORTS = [
     pytest.param("front/api/__init__.py", "import fieldpost.front.console", id="api-knows-console"),
     pytest.param("front/link/__init__.py", "import fieldpost.front.api", id="link-knows-api"),
     pytest.param("cli/local/__init__.py", "import fieldpost.cli.api", id="local-commands-know-the-api"),
+    pytest.param("front/zgw/__init__.py", "import fieldpost.front.console", id="zgw-knows-console"),
+    pytest.param("outbox/__init__.py", "import fieldpost.central", id="outbox-uses-central"),
+    pytest.param("site/pair/__init__.py", "import fieldpost.site.forwarding", id="pair-knows-forwarding"),
+    pytest.param("central/secrets/__init__.py", "import fieldpost.central.operate", id="secrets-know-operate"),
+    pytest.param(
+        "central/adapters/teams/classify.py", "import fieldpost.central.adapters.slack.classify", id="adapters-mix"
+    ),
     pytest.param("stray.py", '"""A new top-level module."""', id="undeclared-package"),
     pytest.param("central/stray.py", '"""A new module of central."""', id="undeclared-central-package"),
 ]
@@ -49,7 +56,17 @@ def test_a_wrong_import_breaks_the_contracts(project: Path, tmp_path: Path, modu
 
 @pytest.mark.parametrize("package", ["fieldpost", "fieldpost.site", "fieldpost.core", "fieldpost.outbox"])
 def test_packages_for_applications_load_no_site_or_database_library(package: str) -> None:
-    assert loaded(f"import {package}", ["apsw", "aiohttp", "structlog", "typer", *CENTRAL_PACKAGES]) == "[]"
+    drivers = ["sqlite3", "pysqlite3", "psycopg", "pymysql", "django", "asyncpg"]
+    assert loaded(f"import {package}", ["apsw", "aiohttp", "structlog", "typer", *drivers, *CENTRAL_PACKAGES]) == "[]"
+
+
+def test_adding_an_event_loads_only_the_library_of_its_connection() -> None:
+    program = (
+        "import sqlite3; from fieldpost.outbox import Outbox; connection = sqlite3.connect(':memory:');"
+        " Outbox.create_tables(connection); Outbox.add(connection, 'SERVICE_DOWN', {})"
+    )
+    others = ["psycopg", "pymysql", "django", "aiohttp", "msgspec", "structlog"]
+    assert loaded(program, [*others, *CENTRAL_PACKAGES]) == "[]"
 
 
 def test_script_that_only_notifies_loads_no_http_client_and_no_package_of_central() -> None:

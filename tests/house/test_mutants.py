@@ -15,6 +15,26 @@ def test_the_list_has_enough_mutations_each_with_its_own_name(project: Path) -> 
     assert all(one["old"] != one["new"] for one in mutations)
 
 
+def test_every_mutation_fits_the_code(project: Path) -> None:
+    """After a change of the code, correct its entry: an old text that is gone would be found in `make mutants` only."""
+    command = [sys.executable, str(project / "tools/mutants"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_every_mutation_names_tests_that_exist(project: Path) -> None:
+    mutations = tomllib.loads((project / "tools/mutations.toml").read_text())["mutation"]
+    named = {
+        word.partition("::")[::2] for one in mutations for word in one["tests"].split() if word.startswith("tests/")
+    }
+    missing = {
+        f"{path}::{test}"
+        for path, test in named
+        if not (project / path).exists() or f"def {test.partition('[')[0]}" not in (project / path).read_text()
+    }
+    assert missing == set()
+
+
 def test_a_killed_mutation_passes_and_a_survivor_fails_the_run(project: Path, tmp_path: Path) -> None:
     """On a project of its own: a rule, one test that notices its loss and one that does not."""
     (tmp_path / "tools").mkdir()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.disks import small_disk
+from support.disks import PowerDisk, small_disk
 from support.need import NEEDS, _ptrace, cannot_have, need
 
 SAMPLE = """
@@ -35,7 +35,9 @@ def poor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("poor")
-@pytest.mark.parametrize("name", ["root", "mount", "ptrace", "postfix", "namespaces"])
+@pytest.mark.parametrize(
+    "name", ["root", "mount", "ptrace", "postfix", "mariadb", "pgbouncer", "tinyproxy", "kannel", "namespaces"]
+)
 def test_a_missing_thing_skips_by_hand_and_fails_in_ci_unless_left_out(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -83,3 +85,18 @@ def test_a_small_disk_is_unmounted_even_if_a_test_left_a_file_open(tmp_path: Pat
         left_open = (disk / "file").open("w")
     assert not (tmp_path / "disk").is_mount()
     left_open.close()
+
+
+@pytest.mark.needs("mount")
+def test_a_disk_restarts_after_a_power_cut_though_a_new_namespace_has_a_copy_of_its_mount(tmp_path: Path) -> None:
+    with PowerDisk(tmp_path) as disk:
+        (disk.path / "kept").write_text("synced")
+        os.sync()
+        copied = ["unshare", "-m", "--propagation", "slave", "sh", "-c", "echo; exec cat"]
+        with subprocess.Popen(copied, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+            assert other.stdout is not None
+            other.stdout.readline()
+            disk.cut()
+            disk.restart()
+            assert (disk.path / "kept").read_text() == "synced"
+            other.kill()

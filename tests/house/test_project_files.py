@@ -4,6 +4,8 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
@@ -18,14 +20,42 @@ STATEMENTS = (
     r"with\s+\w+\s+as\s+\(",
 )
 SQL = re.compile(rf"\s*({'|'.join(STATEMENTS)})", re.IGNORECASE | re.DOTALL)
+MIGRATIONS = "fieldpost/central/store/schema/migrations/versions"
 SQL_PACKAGES = ("central/store/", "outbox/", "site/buffer/", "site/repair/")
+
+
+def test_modules_and_folders_stay_small(project: Path) -> None:
+    """At most 400 lines in a module and 24 modules in a folder; migrations pile up and are left out."""
+    modules = [
+        path for path in (project / "src").rglob("*.py") if not path.is_relative_to(project / "src" / MIGRATIONS)
+    ]
+    assert [str(path) for path in modules if len(path.read_text().splitlines()) > 400] == []
+    folders = Counter(str(path.parent.relative_to(project)) for path in modules)
+    assert {folder: count for folder, count in folders.items() if count > 24} == {}
+
+
+def test_one_public_name_of_a_type_means_one_thing(project: Path) -> None:
+    found: dict[str, list[str]] = {}
+    for path in sorted((project / "src").rglob("*.py")):
+        for name in public_types(ast.parse(path.read_text())):
+            found.setdefault(name, []).append(str(path.relative_to(project)))
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
+def public_types(module: ast.Module) -> Iterator[str]:
+    """The public classes and type aliases that a module defines."""
+    for node in module.body:
+        match node:
+            case ast.ClassDef(name=name) | ast.Assign(targets=[ast.Name(id=name)]):
+                if name[0].isupper() and not name.isupper():
+                    yield name
 
 
 def test_every_module_has_a_docstring(project: Path) -> None:
     missing = [
         str(path.relative_to(project))
         for path in (project / "src").rglob("*.py")
-        if not path.is_relative_to(project / "src/fieldpost/central/store/schema/migrations/versions")
+        if not path.is_relative_to(project / "src" / MIGRATIONS)
         if not ast.get_docstring(ast.parse(path.read_text()))
     ]
     assert missing == []
@@ -35,7 +65,8 @@ def test_every_module_has_a_docstring(project: Path) -> None:
 def test_requirements_are_pinned_with_hashes_and_name_no_registry(project: Path) -> None:
     files = sorted((project / "requirements").glob("*.txt"))
     assert [file.name for file in files] == [
-        *("base.txt", "central.txt", "dev.txt", "setup.txt", "site-postgresql.txt", "uv.txt"),
+        *("apprise.txt", "base.txt", "central.txt", "dev.txt", "relay-mariadb.txt", "relay-postgresql.txt"),
+        *("setup.txt", "site-postgresql.txt", "uv.txt", "zgw.txt"),
     ]
     for file in files:
         for line in file.read_text().splitlines():
@@ -233,3 +264,14 @@ def test_every_benchmark_can_be_imported(project: Path) -> None:
     program = f"import importlib; [importlib.import_module(name) for name in {names}]"
     result = subprocess.run([sys.executable, "-c", program], cwd=project, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+def test_migrations_form_one_chain_in_the_order_of_their_numbers(project: Path) -> None:
+    folder = project / "src" / MIGRATIONS
+    found = []
+    for file in sorted(folder.glob("m[0-9]*.py")):
+        revision, before = re.findall(r'^(?:down_)?revision = (?:"(\w+)"|None)$', file.read_text(), re.MULTILINE)
+        assert file.name.startswith(f"{revision}_")
+        found.append((revision, before))
+    revisions = ["", *(revision for revision, _ in found)]
+    assert [before for _, before in found] == revisions[:-1]

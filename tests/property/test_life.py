@@ -10,14 +10,34 @@ import pytest
 from sqlalchemy import text
 
 from fieldpost.central.store.notifications import finishing_sqlite
+from fieldpost.core.delivery.outcome import Uncertain
+from fieldpost.core.notification import Target, TargetStatus
 from support.databases import apart
+from support.life import Life
 from support.life_machine import walk
+from support.life_world import World
 
 
 @pytest.mark.req("LIF-06", "LIF-08", "LIF-09", "LIF-10", "AUD-01", "AUD-02", "AUD-03")
 @pytest.mark.req("DEC-03", "DEC-05", "DEC-06", "DEC-07", "DEC-10", "DEC-11", "DEC-12", "DEC-14")
 def test_every_life_is_as_the_model_has_it(store_url: str) -> None:
     apart(partial(walk, store_url, lives=40, steps=25))
+
+
+@pytest.mark.req("DEC-10")
+def test_an_unanswered_attempt_that_reached_all_its_targets_is_delivered_even_where_uncertain_ones_park(
+    store_url: str,
+) -> None:
+    def live() -> None:
+        with World(store_url) as world:
+            life = Life(world)
+            sent = life.submit("it")
+            life.claim_all("a")
+            (flight,) = life.flights["a"]
+            life.finish("a", [(flight, Uncertain("no answer", (Target("d@example.org", TargetStatus.DELIVERED),)))])
+            assert life.rows[sent].status == "delivered"
+
+    apart(live)
 
 
 @pytest.mark.req("DEC-03")

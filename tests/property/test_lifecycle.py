@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldpost.core.delivery import lifecycle
+from fieldpost.core.delivery.holds import HoldKind, held_by
 from fieldpost.core.delivery.lifecycle import Hold, Policy, Transition, decide
 from fieldpost.core.delivery.outcome import Delivered, Held, Outcome, PermanentFailure, TransientFailure, Uncertain
 from fieldpost.core.delivery.retry import Fixed
@@ -106,7 +107,9 @@ def attempt(life: Life, outcome: Outcome, policy: Policy, chance: float) -> None
     hold = Hold("channel:mail", life.now + timedelta(seconds=10))
     t = decide(before, outcome, policy, hold, life.now, chance)
     assert t.cycle == before.cycle
-    if isinstance(outcome, Held):
+    if t.held_by == held_by(HoldKind.RECEIPT, before.delivery_key):
+        check_awaiting(before, t, life.now + policy.receipt_wait)
+    elif isinstance(outcome, Held):
         if t.held_by is not None:
             kept = (t.status, t.retry_count, t.next_attempt_at)
             assert kept == (before.status, before.retry_count, before.next_attempt_at)
@@ -127,6 +130,16 @@ def attempt(life: Life, outcome: Outcome, policy: Policy, chance: float) -> None
     life.become(t)
     assert isinstance(policy.retry, Fixed)
     assert life.n.retry_count <= policy.retry.attempts_max
+
+
+def check_awaiting(before: Notification, t: Transition, until: datetime) -> None:
+    """Nothing is left to send, and a provider has accepted the rest: no retry is used up before it reports."""
+    kept = (t.status, t.retry_count, t.next_attempt_at)
+    assert kept == (before.status, before.retry_count, before.next_attempt_at)
+    after = {target.address: target.status for target in (*before.targets, *t.targets)}.values()
+    assert TargetStatus.ACCEPTED in after
+    assert DUE not in after
+    assert t.due_at == until
 
 
 @pytest.mark.req("LIF-08", "LIF-09", "DEC-10", "DEC-11")

@@ -1,4 +1,4 @@
-"""The actions of people and the role that each requires, read from the code: `require(…)` and `self._begin(…)`."""
+"""The actions of people and the roles that each requires, read from the code: `require(…)` and `self._begin(…)`."""
 
 import ast
 import importlib
@@ -12,6 +12,8 @@ import fieldpost.central
 from fieldpost.central.operate.list_spec import ListSpec
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.bulk import BulkVerb
+from fieldpost.core.events.route import EventRoute
+from fieldpost.core.events.template import Template
 from fieldpost.core.search.audit_filter import AuditFilter
 from fieldpost.core.sites.intent import IntentKind
 
@@ -24,6 +26,8 @@ VALUES: dict[str, Any] = {
     "BulkVerb": BulkVerb.RETRY,
     "IntentKind": IntentKind.RETRY,
     "AuditFilter": AuditFilter(),
+    "EventRoute": EventRoute(route_id="", name="r", filter=(), list_name="l"),
+    "Template": Template(topic="t", subject="s", body="b"),
     "ListSpec": ListSpec(name="l", targets=["a@example.org"]),
 }
 
@@ -36,6 +40,11 @@ class Action:
     method: str
     role: Role | None
     name: str | None
+    others: tuple[Role, ...] = ()
+    """Roles outside the order that may do it as well, limited to their own."""
+
+    def is_for(self, role: Role) -> bool:
+        return any(role.includes(one) for one in (self.role, *self.others) if one is not None)
 
     def __str__(self) -> str:
         return f"{self.kind.__name__}.{self.method}"
@@ -62,23 +71,28 @@ def _actions(file: Path) -> Iterator[Action]:
             methods = {one.name: one for one in found.body if isinstance(one, ast.AsyncFunctionDef | ast.FunctionDef)}
             for name, method in methods.items():
                 if not name.startswith("_") and any(one.arg == "actor" for one in method.args.args):
-                    role, action = _required(method, methods) or (None, None)
-                    yield Action(getattr(module, found.name), name, role, action)
+                    role, action, others = _required(method, methods) or (None, None, ())
+                    yield Action(getattr(module, found.name), name, role, action, others)
 
 
-def _required(method: ast.AST, methods: dict[str, Any]) -> tuple[Role, str] | None:
-    """The role and action of the first check in this method, or in the private methods that it calls."""
+def _required(method: ast.AST, methods: dict[str, Any]) -> tuple[Role, str, tuple[Role, ...]] | None:
+    """The role, action and other roles of the first check in this method, or in the private methods that it calls."""
     for node in ast.walk(method):
         if not isinstance(node, ast.Call):
             continue
         called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
         if called in ("require", "_begin"):
             _, role, action = node.args[:3]
-            assert isinstance(role, ast.Attribute), ast.unparse(node)
-            return Role[role.attr], _text(action)
+            others = [_role(one) for one in node.args[3:]] if called == "require" else []
+            return _role(role), _text(action), tuple(others)
         if called.startswith("_") and called in methods and (found := _required(methods[called], methods)):
             return found
     return None
+
+
+def _role(given: ast.expr) -> Role:
+    assert isinstance(given, ast.Attribute), ast.unparse(given)
+    return Role[given.attr]
 
 
 def _text(action: ast.expr) -> str:

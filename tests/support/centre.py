@@ -14,12 +14,15 @@ from fieldpost.central.adapters.webhook.options import WebhookOptions
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.ingest.submit import Ingest
+from fieldpost.central.rendering.composer import Composer
+from fieldpost.central.rendering.pool import RenderPool
 from fieldpost.central.secrets.keyring import Keyring, SecretKey
 from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import attempts, audit, breakers, claims, lists, records
 from fieldpost.central.store.notifications.attempts import AttemptRecord
-from fieldpost.central.store.notifications.claims import Claimed, Lane, Order
+from fieldpost.central.store.notifications.claim_orders import Order
+from fieldpost.central.store.notifications.claims import Claimed, Lane
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.clock import Clock
 from fieldpost.core.audit import AuditEntry
@@ -27,7 +30,9 @@ from fieldpost.core.delivery import lifecycle
 from fieldpost.core.delivery.adapter import Adapter, Envelope
 from fieldpost.core.delivery.breaker import Breaker, channel_key
 from fieldpost.core.delivery.outcome import Delivered, Outcome
-from fieldpost.core.delivery.routing import SlotPool
+from fieldpost.core.delivery.rate import parse_rate
+from fieldpost.core.delivery.retry import RetryPolicy
+from fieldpost.core.delivery.routing import SUBSCRIPTION_RETRY, SlotPool
 from fieldpost.core.delivery.slots import Share, SlotLimits, SlotUse
 from fieldpost.core.ids import new_id
 from fieldpost.core.lists import Channel, NotificationList
@@ -148,7 +153,9 @@ class Centre:
         self.adapter = adapter
         self.adapters: dict[str, Adapter] = {adapter.type: adapter}
         self.metrics = Metrics(clock)
-        self.ingest = Ingest(store, clock, meter=self.metrics)
+        self.pool = RenderPool()
+        self.composer = Composer(self.pool, self.adapters)
+        self.ingest = Ingest(store, clock, meter=self.metrics, composer=self.composer)
         self.keyring = Keyring([SecretKey.of(bytes(32))])
 
     def item(self, list_name: str = "ops", subject: str = "Pump 3 stopped", **more: Any) -> Item:
@@ -178,9 +185,11 @@ class Centre:
         default: bool = True,
         max_retries: int = 3,
         retry_delay_s: float = 60.0,
+        rate: str | None = None,
         **settings: Any,
     ) -> None:
-        made = Channel(name, type, settings, default, max_retries=max_retries, retry_delay_s=retry_delay_s)
+        policy = {"max_retries": max_retries, "retry_delay_s": retry_delay_s, "rate": rate and parse_rate(rate)}
+        made = Channel(name, type, settings, default, **policy)  # type: ignore[arg-type]
         await self.store.write(lists.add_channel, made, self.clock.now())
 
     async def add_list(self, name: str = "ops", *targets: str, **more: Any) -> None:
@@ -194,6 +203,7 @@ class Centre:
         *,
         clock: Clock | None = None,
         webhooks: WebhookOptions | None = None,
+        abonnement_retry: RetryPolicy = SUBSCRIPTION_RETRY,
         **options: Any,
     ) -> Dispatcher:
         return Dispatcher(
@@ -206,6 +216,8 @@ class Centre:
             self.keyring,
             self.metrics,
             webhooks,
+            composer=self.composer,
+            abonnement_retry=abonnement_retry,
         )
 
     async def deliver(self, dispatcher: Dispatcher | None = None, **options: Any) -> None:
@@ -298,7 +310,9 @@ async def open_centre(url: str, clock: Clock | None = None, store_clock: Clock |
     """The centre on this store. Its time is the clock's, on PostgreSQL too."""
     clock = clock or ManualClock()
     store = open_store(url, store_clock or clock)
+    centre = Centre(store, clock, ScriptedAdapter())
     try:
-        yield Centre(store, clock, ScriptedAdapter())
+        yield centre
     finally:
+        await centre.pool.close()
         await store.close()

@@ -45,25 +45,34 @@ def fill_up(folder: Path) -> None:
 
 
 class PowerDisk:
-    """An ext4 in a file, mounted by a loop device: `cut` is the end of its power, `mount` the machine's next start."""
+    """An ext4 in a file, mounted by a loop device: `cut` is the end of its power, `mount` the machine's next start.
+
+    A mount namespace that another test makes meanwhile (`ip netns exec`, `unshare -m --propagation slave`) has a copy
+    of every mount, and a disk without power would live on in it. So the disk lies in a shared mount, whose copies lose
+    it too.
+    """
 
     def __init__(self, folder: Path, mebibytes: int = 48) -> None:
         need("mount")
-        self.path = folder / "disk"
+        self._shared = folder / "shared"
+        self.path = self._shared / "disk"
         self._image = folder / "disk.image"
-        self.path.mkdir()
+        self.path.mkdir(parents=True)
         with self._image.open("wb") as file:
             file.truncate(mebibytes * 1024 * 1024)
         subprocess.run(["mkfs.ext4", "-q", "-F", str(self._image)], check=True, capture_output=True)
         self._is_mounted = False
 
     def __enter__(self) -> "PowerDisk":
+        _mount_or_skip("--bind", str(self._shared), str(self._shared))
+        _mount_or_skip("--make-shared", str(self._shared))
         self.mount()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._is_mounted:
             self.unmount()
+        _umount(self._shared)
 
     def mount(self) -> None:
         _mount_or_skip("-t", "ext4", "-o", "loop", str(self._image), str(self.path))

@@ -30,6 +30,7 @@ from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.watch.watch import Watch
 from fieldpost.core.actor import USER_ROLES, Actor, Role
 from fieldpost.core.delivery.outcome import PermanentFailure
+from fieldpost.core.delivery.routing import traits_of
 from fieldpost.core.notification import Status
 from fieldpost.core.setting import EffectiveSettings
 from fieldpost.front.app import create_app
@@ -45,6 +46,8 @@ from support.centre import SITE, Centre, open_centre
 ADMIN = Actor("admin", Role.ADMIN)
 OPERATOR = Actor("operator", Role.OPERATOR)
 VIEWER = Actor("viewer", Role.VIEWER)
+OWNER = "acme"
+SUBSCRIBER = Actor("subscriber", Role.SUBSCRIBER, subscription_owner=OWNER)
 URL = "http://127.0.0.1"
 NODE = "019b7892-1c00-7000-8000-000000000001"
 SETTINGS = CentralSettings(
@@ -112,11 +115,12 @@ class Front:
 
 @asynccontextmanager
 async def open_front(store_url: str, clock: ManualClock) -> AsyncIterator[Front]:
-    """On this store, with accounts viewer, operator and admin, and the site that the centre's tests send from."""
+    """On this store, with accounts viewer, operator, admin and subscriber (of acme), and the site of the centre."""
     async with open_centre(store_url, clock) as centre:
         found = {adapter.type: adapter for adapter in (kind() for kind in _adapters())}
-        operate = Operate.over(centre.store, found, clock, centre.keyring, passwords=Passwords(CHEAP))
-        watch = Watch.over(centre.store, clock, keyring=centre.keyring, metrics=centre.metrics)
+        operate = Operate.over(centre.store, found, clock, centre.keyring, passwords=Passwords(CHEAP), pool=centre.pool)
+        traits = {name: traits_of(adapter) for name, adapter in found.items()}
+        watch = Watch.over(centre.store, clock, keyring=centre.keyring, metrics=centre.metrics, types=traits)
         commands = CommandSender(centre.store, centre.ingest.mirrors, MirrorOptions().reconcile_interval_s, clock)
         app = create_app(operate, watch, centre.ingest, commands, effective_settings=_in_force())
         front = Front(centre, clock, operate, watch, commands, app)
@@ -164,7 +168,9 @@ async def _add_account(front: Front, role: Role) -> None:
     """An account named like its role, with a token."""
     store, now = front.centre.store, front.centre.clock.now()
     hashed = _hashed(front.password(role.value))
-    await store.write(identities.add_user, identities.UserRecord(role.value, hashed, role.value, now))
+    owner = OWNER if role is Role.SUBSCRIBER else None
+    user = identities.UserRecord(role.value, hashed, role.value, now, subscription_owner=owner)
+    await store.write(identities.add_user, user)
     await _add_token(front, role, owner=role.value)
 
 

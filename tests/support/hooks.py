@@ -1,6 +1,7 @@
 """A centre with subscriptions whose receivers answer as a test says."""
 
 import os
+from datetime import timedelta
 
 from fieldpost.central.ingest.publish import PublishOptions
 from fieldpost.central.ingest.submit import Ingest
@@ -65,6 +66,16 @@ class Hooks:
     async def notices(self) -> list[str]:
         found = await self.centre.rows("select topic from notices order by created_at, event_id")
         return [str(topic).removeprefix("fieldpost.subscription.") for (topic,) in found]
+
+    async def hold_open(self, subscription: Subscription, seconds: float) -> None:
+        """Open the breaker for this long, as ten failures would for `break_s`."""
+        key, now = subscription_key(subscription.subscription_id), self.clock.now()
+
+        def opened(breaker: Breaker) -> Breaker:
+            until = now + timedelta(seconds=seconds)
+            return Breaker(key, BreakerState.OPEN, 10, now, now, "503", open_until=until, version=breaker.version)
+
+        await self.centre.store.write(breakers.change, key, opened)
 
     async def block(self, subscription: Subscription) -> None:
         """Fail until the breaker opens."""

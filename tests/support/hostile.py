@@ -1,231 +1,189 @@
-"""Hostile connections of several kinds, held open against central while a probe from another address asks for service.
-
-Each of them opens again as soon as central ends it, until the test is over.
-"""
+"""Central under hostile connections (`support.hostile_peers`), while a probe from another address asks for service."""
 
 import asyncio
-import itertools
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
+import msgspec
 
+from fieldpost.clock import SystemClock
+from fieldpost.core.ids import new_id
 from fieldpost.front.app import create_app
 from fieldpost.front.options import FrontOptions
 from fieldpost.front.server import CentralServer
 from fieldpost.front.tls import Certificate
+from fieldpost.link.messages import Item
 from support.front import ADMIN, Front
+from support.hostile_peers import Attack
 from support.line import submit_of
+from support.running_central import RunningCentral
 
-LARGE_PATH = "/static/vendor/htmx.min.js"
+TESTS = Path(__file__).parents[1]
 PROBE_ADDRESS = "127.0.200.1"
 PROBE_DEADLINE_S = 5.0
-HOSTILE_SITE = "plant-8"
-REOPEN_S = 0.5
-PING = bytes([0x89, 0x80 | 100]) + bytes(104)
+GROWN_MAX = 50 * 1024 * 1024
+SITES = ("plant-7", "plant-8")
+"""The probe's site, and the one that the attackers pretend to be."""
 
 
 @dataclass
 class Target:
-    """A served central: where it is, what authenticates a site, and what it holds."""
+    """A served central: where it is, what authenticates its sites, and the process it runs in."""
 
-    front: Front
-    server: CentralServer
+    url: str
+    tokens: tuple[str, str]
+    """Of `SITES`."""
     trusting: ssl.SSLContext | None
+    pid: int
     probes: list[float] = field(default_factory=list)
     """Seconds that each probe took."""
 
     @property
     def address(self) -> tuple[str, int]:
-        parts = urlsplit(self.server.url)
+        parts = urlsplit(self.url)
         return str(parts.hostname), int(parts.port or 0)
+
+    @property
+    def resident(self) -> int:
+        with open(f"/proc/{self.pid}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    @property
+    def open_files(self) -> int:
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    async def probe(self) -> None:
+        """Ask for /healthz and submit as a site, over new connections; both must succeed in time.
+
+        A full central closes the connection that has waited longest; on a busy machine that may be the probe's, whose
+        request is still on its way. Like every client of central it connects again.
+        """
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        async with asyncio.timeout(PROBE_DEADLINE_S):
+            for ask in (self._check_health, self._submit):
+                while True:
+                    connector = aiohttp.TCPConnector(
+                        local_addr=(PROBE_ADDRESS, 0), force_close=True, ssl=self.trusting or False, limit=1
+                    )
+                    async with aiohttp.ClientSession(connector=connector) as http:
+                        try:
+                            await ask(http)
+                        except aiohttp.ClientConnectionError:
+                            continue
+                        break
+        self.probes.append(loop.time() - started)
+
+    async def _check_health(self, http: aiohttp.ClientSession) -> None:
+        async with http.get(f"{self.url}/healthz") as answer:
+            assert answer.status == 200, (answer.status, await answer.text())
+
+    async def _submit(self, http: aiohttp.ClientSession) -> None:
+        headers = {"Authorization": f"Bearer {self.tokens[0]}", "Content-Type": "application/json"}
+        item = Item(new_id(SystemClock().now(), os.urandom(10)), "ops", "Pump 3 stopped", "No flow.")
+        async with http.post(f"{self.url}/link/v1/submit", data=submit_of(item), headers=headers) as answer:
+            assert answer.status == 200, (answer.status, await answer.text())
+
+
+@dataclass
+class LocalTarget(Target):
+    """Served by this process."""
+
+    front: Front = field(kw_only=True)
+    server: CentralServer = field(kw_only=True)
 
     @property
     def open_count(self) -> int:
         return len(self.server.server_state.connections)
 
-    async def probe(self) -> None:
-        """Ask for /healthz and submit as a site, over new connections; both must succeed in time."""
-        headers = {"Authorization": f"Bearer {self.front.tokens['site']}", "Content-Type": "application/json"}
-        connector = aiohttp.TCPConnector(
-            local_addr=(PROBE_ADDRESS, 0), force_close=True, ssl=self.trusting or False, limit=1
-        )
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        async with asyncio.timeout(PROBE_DEADLINE_S), aiohttp.ClientSession(connector=connector) as http:
-            async with http.get(f"{self.server.url}/healthz") as answer:
-                assert answer.status == 200, (answer.status, await answer.text())
-            content = submit_of(self.front.centre.item())
-            async with http.post(f"{self.server.url}/link/v1/submit", data=content, headers=headers) as answer:
-                assert answer.status == 200, (answer.status, await answer.text())
-        self.probes.append(loop.time() - started)
-
 
 @asynccontextmanager
 async def target_of(
     front: Front, options: FrontOptions, trusting: ssl.SSLContext | None = None
-) -> AsyncIterator[Target]:
-    """Serve the application on all loopback addresses, with TLS if the options name a certificate."""
+) -> AsyncIterator[LocalTarget]:
+    """Serve the application, with TLS if the options name a certificate."""
     app = create_app(front.operate, front.watch, front.centre.ingest, front.commands, options)
-    front.tokens[HOSTILE_SITE] = (await front.operate.sites.add(ADMIN, HOSTILE_SITE)).token
+    hostile_token = (await front.operate.sites.add(ADMIN, SITES[1])).token
     certificate = Certificate(options) if options.tls_cert else None
     server = CentralServer(app, socket.create_server(("127.0.0.1", 0), backlog=1024), options, certificate)
     serving = asyncio.create_task(server.serve())
     try:
         async with asyncio.timeout(20):
             await server.ready()
-        yield Target(front, server, trusting)
+        tokens = (front.tokens["site"], hostile_token)
+        yield LocalTarget(server.url, tokens, trusting, os.getpid(), front=front, server=server)
     finally:
         server.should_exit = True
         await serving
 
 
-class Peer:
-    """One hostile connection: plain bytes, over TLS if central uses it."""
-
-    def __init__(self, target: Target, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.token = target.front.tokens[HOSTILE_SITE]
-        self.reader = reader
-        self.writer = writer
-
-    async def send(self, data: bytes) -> None:
-        self.writer.write(data)
-        await self.writer.drain()
-
-    async def until_closed(self) -> None:
-        while await self.reader.read(65536):
-            pass
-
-    def stop_reading(self) -> None:
-        self.writer.transport.pause_reading()  # type: ignore[attr-defined]
-
-
-Behaviour = Callable[[Peer], Awaitable[None]]
-
-
-async def slow_head(peer: Peer) -> None:
-    await peer.send(b"GET / HTTP/1.1\r\nHost: central\r\n")
-    while True:
-        await peer.send(b"X")
-        await asyncio.sleep(0.1)
-
-
-async def slow_body(peer: Peer) -> None:
-    await peer.send(
-        b"POST /login HTTP/1.1\r\nHost: central\r\nContent-Type: application/x-www-form-urlencoded\r\n"
-        b"Content-Length: 9000\r\n\r\n"
-    )
-    while True:
-        await peer.send(b"x")
-        await asyncio.sleep(0.1)
-
-
-async def slow_reader(peer: Peer) -> None:
-    peer.stop_reading()
-    request = f"GET {LARGE_PATH} HTTP/1.1\r\nHost: central\r\n\r\n".encode()
-    while True:
-        await peer.send(request * 4)
-        await asyncio.sleep(0.05)
-
-
-async def idle(peer: Peer) -> None:
-    await peer.until_closed()
-
-
-async def ping_flood(peer: Peer) -> None:
-    await peer.send(
-        b"GET /link/v1/data HTTP/1.1\r\nHost: central\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
-        b"Authorization: Bearer " + peer.token.encode() + b"\r\n\r\n"
-    )
-    peer.stop_reading()
-    while True:
-        await peer.send(PING * 100)
-        await asyncio.sleep(0.01)
-
-
-KINDS: dict[str, Behaviour] = {
-    "slow head": slow_head,
-    "slow body": slow_body,
-    "slow reader": slow_reader,
-    "idle": idle,
-    "ping flood": ping_flood,
-}
-SILENT = "silent TLS"
-"""Connects to a TLS port and never begins the handshake."""
-
-
-async def _keep_open(target: Target, behaviour: Behaviour, source: str, *, is_silent: bool) -> None:
-    while True:
-        writer: asyncio.StreamWriter | None = None
-        with suppress(OSError, EOFError, asyncio.IncompleteReadError, TimeoutError):
-            raw = socket.socket()
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            raw.setblocking(False)
-            raw.bind((source, 0))
-            try:
-                async with asyncio.timeout(5):
-                    await asyncio.get_running_loop().sock_connect(raw, target.address)
-                    tls = None if is_silent else target.trusting
-                    reader, writer = await asyncio.open_connection(
-                        sock=raw, ssl=tls, server_hostname="127.0.0.1" if tls else None
-                    )
-                await behaviour(Peer(target, reader, writer))
-            finally:
-                if writer is not None:
-                    writer.transport.abort()
-                else:
-                    raw.close()
-        await asyncio.sleep(REOPEN_S)
+async def running_target(central: RunningCentral, trusting: ssl.SSLContext | None) -> Target:
+    """A central that runs in a process of its own, with its two sites added."""
+    token = (central.folder / "api-token").read_text().strip()
+    connector = aiohttp.TCPConnector(ssl=trusting or True)
+    tokens = []
+    async with aiohttp.ClientSession(
+        headers={"Authorization": f"Bearer {token}"}, connector=connector, raise_for_status=True
+    ) as http:
+        for name in SITES:
+            async with http.post(f"{central.url}/api/v1/sites", json={"name": name}) as answer:
+                tokens.append(str((await answer.json())["token"]))
+    return Target(central.url, (tokens[0], tokens[1]), trusting, central.pid)
 
 
 @asynccontextmanager
 async def hostile(target: Target, kind: str, count: int, *, addresses: int) -> AsyncIterator[None]:
-    """Hold hostile connections of a kind from this number of loopback addresses."""
-    sources = itertools.cycle(f"127.0.{1 + n // 250}.{1 + n % 250}" for n in range(addresses))
-    behaviour = idle if kind == SILENT else KINDS[kind]
-    tasks = [
-        asyncio.create_task(_keep_open(target, behaviour, next(sources), is_silent=kind == SILENT))
-        for _ in range(count)
-    ]
+    """Hold hostile connections of a kind from this number of loopback addresses, in a process of their own."""
+    attack = Attack(
+        port=target.address[1],
+        kind=kind,
+        count=count,
+        addresses=addresses,
+        token=target.tokens[1],
+        has_tls=target.trusting is not None,
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "support.hostile_peers"),
+        cwd=TESTS,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(msgspec.json.encode(attack) + b"\n")
     try:
+        await process.stdin.drain()
+        async with asyncio.timeout(20):
+            assert await process.stdout.readline(), "the attack did not begin"
         yield
+    except BaseException:
+        process.kill()
+        raise
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await process.communicate(b"")
 
 
-async def withstand(
-    target: Target, kind: str, count: int, *, addresses: int, seconds: float, grown_max: int = 50 * 1024 * 1024
-) -> None:
+async def withstand(target: Target, kind: str, count: int, *, addresses: int, seconds: float) -> None:
     """Probe central throughout the attack; afterwards it must be as before."""
     loop = asyncio.get_running_loop()
     await target.probe()
-    resident, files = resident_bytes(), open_files()
+    resident, files = target.resident, target.open_files
     async with hostile(target, kind, count, addresses=addresses):
-        await asyncio.sleep(0.3)
         until = loop.time() + seconds
         while loop.time() < until:
             await target.probe()
             await asyncio.sleep(0.1)
-        grown = resident_bytes() - resident
-        assert grown < grown_max, f"RSS grew by {grown} bytes"
+        grown = target.resident - resident
+        assert grown < GROWN_MAX, f"RSS grew by {grown} bytes"
     async with asyncio.timeout(15):
-        while target.open_count or open_files() > files + 8:
+        while target.open_files > files + 8:
             await asyncio.sleep(0.05)
     await target.probe()
-
-
-def resident_bytes() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))

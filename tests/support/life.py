@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fieldpost.central.operate.notifications import NotAsSeen
-from fieldpost.central.store.notifications import breakers, claims, finishing
+from fieldpost.central.store.notifications import breakers, claim_orders, claims, finishing
 from fieldpost.central.store.notifications import due as due_rows
 from fieldpost.central.store.notifications.attempts import Finished
 from fieldpost.central.store.notifications.claims import Claimed
@@ -132,7 +132,7 @@ class Life:
         self._promote()
         shares = [Share(lane=lane, limit=MANY, per_key=MANY, busy=self._busy(node)) for lane in Lane]
         taken = self.world.write(
-            claims.claim_order,
+            claim_orders.claim_order,
             node,
             order(shares, MANY),
             mine=self._ids_of(node),

@@ -137,7 +137,7 @@ class Row:
             self.targets[address] = results.get(address, general) if outcome != "held" else "due"
         has_progress = list(self.targets.values()).count("delivered") > reached_before
         is_owed = bool(self.due) if self.targets else outcome in ("transient_failure", "uncertain")
-        if outcome == "held" or (outcome == "uncertain" and self.list_name in PARKS_UNCERTAIN):
+        if outcome == "held" or (outcome == "uncertain" and is_owed and self.list_name in PARKS_UNCERTAIN):
             self._park(at)
         elif is_owed:
             self.retry_count += not has_progress
@@ -146,7 +146,7 @@ class Row:
             else:
                 self.status = "retrying"
                 self.next_attempt_at = self.due_at = at + DELAY
-        elif outcome == "permanent_failure" or "failed" in self.targets.values():
+        elif (outcome == "permanent_failure" and not self.targets) or "failed" in self.targets.values():
             self._park(at)
         else:
             self.status, self.delivered_at, self.terminal_at = "delivered", at, at
@@ -222,6 +222,9 @@ def contradictions(row: Row) -> list[str]:
         "nothing is due on a terminal row": row.status in LIVE or not row.due,
         "no cycle has more failures than its policy": row.retry_count <= ATTEMPTS_MAX,
         "every claim began an attempt": sorted(row.attempts) == list(range(1, row.token + 1)),
+        "a parked row has a target for Retry": (
+            row.status != "parked" or not row.targets or "failed" in row.targets.values()
+        ),
         "delivered means all targets have it": row.status != "delivered" or set(row.targets.values()) <= {"delivered"},
     }
     return [f"not so: {claim}" for claim, holds in claims.items() if not holds]

@@ -15,10 +15,16 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
+KANNEL_TESTS = "/usr/lib/kannel/test"
+"""Where Debian keeps the programs that test Kannel."""
+ZGW_PYTHON = Path(sys.executable).parent.parent / "zgw" / "bin" / "python"
+"""The environment that tools/zgw creates."""
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
@@ -45,6 +51,39 @@ def _postfix() -> str | None:
     return _root()
 
 
+def _mariadb() -> str | None:
+    missing = [
+        name for name in ("mariadbd", "mariadb-install-db", "my_print_defaults") if not shutil.which(name, path=_PATH)
+    ]
+    return f"no {' and no '.join(missing)}: install MariaDB (see tools/mariadb)" if missing else None
+
+
+def _tinyproxy() -> str | None:
+    if shutil.which("tinyproxy", path=_PATH) is None:
+        return "no tinyproxy: install the package `tinyproxy` (see tools/tinyproxy)"
+    return None
+
+
+def _apprise() -> str | None:
+    return None if find_spec("apprise") is not None else "Apprise is not installed: run `make setup`"
+
+
+def _pgbouncer() -> str | None:
+    if shutil.which("pgbouncer", path=_PATH) is None:
+        return "no PgBouncer: install the package `pgbouncer` (see tools/pgbouncer)"
+    return None
+
+
+def _kannel() -> str | None:
+    missing = [name for name in ("bearerbox", "smsbox") if not shutil.which(name, path=_PATH)]
+    missing += [] if shutil.which("fakesmsc", path=KANNEL_TESTS) else ["fakesmsc"]
+    return f"no {' and no '.join(missing)}: install Kannel (see tools/kannel)" if missing else None
+
+
+def _zgw() -> str | None:
+    return None if ZGW_PYTHON.exists() else "no libraries of the ZGW APIs (see tools/zgw)"
+
+
 def _linux() -> str | None:
     return None if sys.platform == "linux" else "this is not Linux"
 
@@ -58,6 +97,12 @@ NEEDS: dict[str, Callable[[], str | None]] = {
     "mount": _mount,
     "ptrace": _ptrace,
     "postfix": _postfix,
+    "mariadb": _mariadb,
+    "apprise": _apprise,
+    "pgbouncer": _pgbouncer,
+    "tinyproxy": _tinyproxy,
+    "kannel": _kannel,
+    "zgw": _zgw,
     "linux": _linux,
     "namespaces": _root,
     "postgres": _only_a_try_shows,

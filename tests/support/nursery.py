@@ -161,6 +161,7 @@ def _import_all() -> None:
         "fieldpost.run.central",
         "fieldpost.run.site",
         "fieldpost.run.effective_settings",
+        "fieldpost.run.relay",
         "fieldpost.cli.local.site",
     ):
         import_module(name)

@@ -22,10 +22,14 @@ NOT_SEEN: dict[str, str] = {
 }
 """What answers a GET and is no page, with the reason."""
 
+CHANNEL_TYPES = ("email", "webhook", "teams", "slack", "telegram", "sms", "ntfy", "pagerduty", "apprise")
+"""The types with a form of their own."""
+
 NEEDED: dict[str, str] = {
     "/set-password": "?link={link}",
     "/bulk-actions/new": "?verb=retry&pace=stages&error={error_key}",
     "/sites/{name:path}/rejected/confirm": "?verb=resubmit&id={notification_id}",
+    "/sites/{name:path}/remove-node": "?node=1",
     "/cached-calls/{call_id}": "?site={site}",
     "/cached-calls/confirm": "?verb=retry&call={call_id}%20{site}",
 }
@@ -52,9 +56,13 @@ MORE: dict[str, Sequence[tuple[str, str]]] = {
     "/intents": (("site", "?site=island"), ("none", "?site=unheard-of")),
     "/lists/{name:path}": (("remove", "?confirm=remove"),),
     "/channels/{name:path}": (("remove", "?confirm=remove"), ("reset", "?confirm=reset")),
+    "/new/channel": tuple((kind, f"?type={kind}") for kind in CHANNEL_TYPES),
     "/events": (("topic", "?topic=orders"), ("none", "?topic=unheard-of")),
     "/subscriptions": (("none", "?owner=unheard-of"),),
     "/subscriptions/{subscription_id}": (("remove", "?confirm=remove"),),
+    "/routes/{route_id}": (("remove", "?confirm=remove"),),
+    "/try-routes": (("found", "?topic=orders&attributes=country%3DNL"), ("none", "?topic=unheard-of")),
+    "/templates/{topic}": (("remove", "?confirm=remove"),),
     "/topics/{name}": (("archive", "?confirm=archive"),),
     "/audit": (("errors", "?status=failed,parked,discarded"), ("none", "?actor=unheard-of")),
     "/settings": (("search", "?q=lease"),),

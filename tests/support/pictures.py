@@ -121,6 +121,8 @@ def _named(path: str, world: World) -> Address:
     if path in world.notable:
         kind = "bulk-actions" if path.startswith("act ") else "notifications"
         return Address(path.replace(" ", "-"), f"/{kind}/{world.notable[path]}", False)
+    if path in world.places and path.startswith("abonnement"):
+        return Address(path, f"/subscriptions/{world.places[path]}", False)
     for known in addresses(world.places):
         if path in (known.name, known.path):
             return known

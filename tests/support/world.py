@@ -47,6 +47,7 @@ from fieldpost.link.messages import CallRow, CommandResult, Telemetry
 from fieldpost.testing import ManualClock
 from support.front import ADMIN, OPERATOR, Front, open_front
 from support.sample import FAILED, REACHED
+from support.world_channels import add_abonnement, add_chats, flood_chats
 from support.world_events import publish_events
 from support.world_past import SITES, health, keep_past
 
@@ -174,6 +175,7 @@ async def _furnish(world: World) -> None:
     for name, targets in LISTS.items():
         channel = "harbour-relay" if name == "harbour-master" else None
         await operate.lists.add(ADMIN, ListSpec(name=name, targets=targets, channel=channel))
+    await operate.lists.add(ADMIN, ListSpec(name="flood", type="lists", targets=("ops", "maintenance", "night-shift")))
     for role in SITES:
         world.front.tokens[role.name] = (await operate.sites.add(ADMIN, role.name)).token
     await operate.sites.revoke(ADMIN, "old-mill")
@@ -183,6 +185,11 @@ async def _furnish(world: World) -> None:
     await operate.users.change(ADMIN, "sam", sam.version, is_disabled=True)
     added = await operate.tokens.add(ADMIN, "wallboard in the control room", Role.VIEWER)
     await operate.tokens.add(ADMIN, "nightly list import", Role.ADMIN, life=None)
+    await operate.zgw_clients.add(ADMIN, "open-zaak", ["publiceren"], ["zaken", "besluiten"])
+    await operate.zgw_clients.add(ADMIN, "besluitenregister", ["consumeren"])
+    world.places["client_id"] = "open-zaak"
+    await add_abonnement(world)
+    await add_chats(world)
     for index, host in enumerate(("central-a", "central-b")):
         node_id = new_id(world.clock.now() + timedelta(seconds=index), world.chance.randbytes(10))
         await world.front.centre.store.write(nodes.start, node_id, host, VERSION, now=world.clock.now())
@@ -205,6 +212,9 @@ async def _pass_the_night(world: World, end: datetime) -> None:
                 "maintenance", f"Filter {step}: change is due", "1,500 hours since the last change.", script="care.py"
             )
             world.notable["partial"] = parked
+        if step == 20:
+            adapter.answer("maintenance", _half(UNKNOWN_USER))
+            world.notable["whole"] = await world.say("flood", "Sluice 2: water rises", "4.10 m, limit 3.80 m.")
         await centre.deliver()
         world.notable["delivered"] = last
         world.go_to(end - SHIFT + (step + 1) * timedelta(minutes=5))
@@ -339,6 +349,7 @@ async def _trouble(world: World, end: datetime) -> None:
     )
     await world.say("ops", "Gate 1: open since 22:00", "Nobody has asked for it to stay open.", instance="gate-1")
     await centre.deliver()
+    await flood_chats(world)
     world.go_to(end - timedelta(seconds=12))
     running = await world.front.operate.bulk_actions.start(
         OPERATOR, BulkVerb.RETRY, Filter(list_name="billing"), "the password of the relay was renewed"

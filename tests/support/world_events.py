@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from fieldpost.central.store.notifications import breakers
 from fieldpost.core.delivery.breaker import BreakerPolicy, record
-from fieldpost.core.delivery.outcome import Evidence, TransientFailure
-from fieldpost.core.events.event import Event
+from fieldpost.core.delivery.exchange import Exchange, HttpTry
+from fieldpost.core.delivery.outcome import Delivered, Evidence, Outcome, TransientFailure
+from fieldpost.core.events.event import Event, notification_id_of
 from fieldpost.core.events.filter import FilterEntry
+from fieldpost.core.events.route import EventRoute
 from fieldpost.core.events.subscription import subscription_key
+from fieldpost.core.events.template import Template
 from fieldpost.core.events.topic import Topic
 from support.centre import ScriptedAdapter
 from support.front import ADMIN
@@ -56,15 +59,33 @@ FAILURES = {"ledger": 10, "pilot office": 3}
 UNWELL = "HTTP 503 Service Unavailable: the database is being upgraded"
 
 
+def _answer(url: str, status: int) -> Outcome:
+    """How a receiver answers, with the exchange that is kept of it."""
+    is_well = status < 300
+    tries = [HttpTry(offset_ms=600 * n, duration_ms=84 + n, status=status) for n in range(1 if is_well else 3)]
+    exchange = Exchange(
+        url=url,
+        tries=tuple(tries),
+        request_headers={"Content-Type": "application/json", "webhook-timestamp": "1763", "webhook-signature": "***"},
+        status=status,
+        response_headers={"Server": "nginx", "Content-Type": "text/plain"},
+        response_body="" if is_well else "upgrading the database, back at six",
+    )
+    if is_well:
+        return Delivered(reply=str(status), phase="answer", exchanges=(exchange,))
+    return TransientFailure(UNWELL, phase="answer", evidence=Evidence.FAILS, exchanges=(exchange,))
+
+
 async def subscribe(world: "World") -> None:
     """Receivers: one healthy, one monitored, one blocked, one paused."""
     actions, centre = world.front.operate.subscriptions, world.front.centre
     centre.adapters["webhook"] = receiver = ScriptedAdapter("webhook")
-    receiver.always |= dict.fromkeys(FAILURES, TransientFailure(UNWELL, phase="answer", evidence=Evidence.FAILS))
+    for name, _, _, url in SUBSCRIPTIONS:
+        receiver.always[name] = _answer(url, 503 if name in FAILURES else 204)
     for name, owner, entries, url in SUBSCRIPTIONS:
         made = await actions.add(ADMIN, name, owner, [FilterEntry(**entry) for entry in entries], {"url": url})
         one = made.subscription
-        world.places["subscription_id"] = one.subscription_id
+        world.places[name] = one.subscription_id
         if name == "old mirror":
             await actions.pause(ADMIN, one.subscription_id, one.version, "moves to another machine")
         for _ in range(FAILURES.get(name, 0)):
@@ -80,6 +101,13 @@ async def publish_events(world: "World", end: datetime) -> None:
         if topic.name == "orders.v0":
             await operate.topics.archive(ADMIN, topic.name, saved.version)
     await subscribe(world)
+    entries = (FilterEntry(topic="orders", attributes={"country": "NL"}),)
+    route = EventRoute(
+        route_id="", name="orders-nl", filter=entries, list_name="maintenance", cooldown_s=600.0, cooldown_by="country"
+    )
+    route = await operate.routes.add(ADMIN, route)
+    text = Template(topic="orders", subject="Order {{ payload.order }}", body="Total {{ payload.total }} EUR")
+    await operate.templates.save(ADMIN, text, None)
     for number, (topic_name, action, resource, attributes, source) in enumerate(EVENTS):
         world.go_to(max(end - timedelta(minutes=16 - number), world.clock.now()))
         event = Event(
@@ -94,4 +122,8 @@ async def publish_events(world: "World", end: datetime) -> None:
             correlation_id=f"session-{number % 2}",
         )
         await world.front.centre.ingest.publisher.publish(source, [event])
-    world.places |= {"event_id": event.event_id, "topics": "orders"}
+        if topic_name == "port.berths":
+            world.notable["webhook"] = notification_id_of(event.event_id, world.places["pilot office"])
+        await world.front.centre.deliver()
+    world.places |= {"event_id": event.event_id, "topics": "orders", "route_id": route.route_id, "templates": "orders"}
+    world.places["subscription_id"] = world.places["pilot office"]

@@ -22,7 +22,8 @@ EXIT_INTRODUCTION = """\
 ## Exit codes
 
 An error is one line on stderr, `fieldpost: message (hint) [code]`, and one of these exit codes. The codes in brackets
-are listed in [errors](errors.md)."""
+are listed in [errors](errors.md). With `--json` it is an object on stderr, `{"error": {"code", "message", "field",
+"hint"}}`; the code of wrong usage is then `cli.usage`."""
 
 EXITS = ((0, "success"), (1, "a bug in Fieldpost; `FIELDPOST_TRACEBACK=1` shows where"), (2, "wrong usage"))
 OWN = {

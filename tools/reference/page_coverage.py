@@ -29,12 +29,23 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "notifications_page": ("notifications list",),
     "submissions_send": ("notifications send",),
     "notifications_parked_groups": ("notifications groups",),
-    "notifications_show": ("notifications show", "notifications explain"),
+    "notifications_show": ("notifications show", "notifications explain", "notifications log"),
     "notifications_retry": ("notifications retry",),
     "notifications_discard": ("notifications discard",),
     "events_page": ("events list",),
     "events_publish": ("events publish",),
     "events_show": ("events show",),
+    "routes_show_all": ("routes list",),
+    "routes_add": ("routes add",),
+    "routes_match": ("routes match",),
+    "routes_show": ("routes show",),
+    "routes_change": ("routes change",),
+    "routes_remove": ("routes remove",),
+    "templates_show_all": ("templates list",),
+    "templates_versions": ("templates versions", "templates show"),
+    "templates_save": ("templates save",),
+    "templates_preview": ("templates preview",),
+    "templates_remove": ("templates remove",),
     "topics_show_all": ("topics list",),
     "topics_show": ("topics show",),
     "topics_save": ("topics save",),
@@ -43,13 +54,14 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "subscriptions_add": ("subscriptions add",),
     "subscriptions_unhealthy": ("subscriptions unhealthy",),
     "subscriptions_show": ("subscriptions show",),
+    "notifications_deliveries": ("subscriptions log",),
     "subscriptions_change": ("subscriptions change",),
     "subscriptions_rotate": ("subscriptions rotate",),
     "subscriptions_test": ("subscriptions test",),
     "subscriptions_pause": ("subscriptions pause",),
     "subscriptions_resume": ("subscriptions resume",),
     "subscriptions_enable": ("subscriptions enable",),
-    "subscriptions_preview_recovery": ("subscriptions recover",),
+    "subscriptions_preview": ("subscriptions recover",),
     "subscriptions_recover": ("subscriptions recover",),
     "notifications_resend": ("notifications resend",),
     "subscriptions_disable": ("subscriptions disable",),
@@ -112,6 +124,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "tokens_add": ("tokens add",),
     "tokens_rotate": ("tokens rotate",),
     "tokens_revoke": ("tokens revoke", "logout"),
+    "zgw_clients_show_all": ("zgw-clients list",),
+    "zgw_clients_add": ("zgw-clients add",),
+    "zgw_clients_rotate": ("zgw-clients rotate",),
+    "zgw_clients_revoke": ("zgw-clients revoke",),
     "users_show_all": ("users list",),
     "users_add": ("users add",),
     "users_show": ("users show",),
@@ -125,6 +141,10 @@ WITHOUT_COMMAND = {
     "health_ready": "readiness probe; `fieldpost doctor` runs the same check on central's machine",
     "health_metrics": "for Prometheus",
     "openapi_show": "for programs",
+    "event_results_since": "for relays, which follow their events",
+    "event_results_of": "for relays, which follow their events",
+    "event_results_report": "for relays",
+    "event_results_outboxes": "`fieldpost doctor` shows outboxes whose relay is silent",
     "submissions_send_batch": "for programs; a shell script sends one at a time, or through a site",
 }
 LOCAL = {
@@ -133,7 +153,9 @@ LOCAL = {
     "demo",
     "listen",
     "migrate",
+    "outbox",
     "profiles",
+    "relay",
     "secrets new-key",
     "send",
     "site",
@@ -141,7 +163,7 @@ LOCAL = {
     "version",
     "write",
 }
-"""Commands that work on the local machine and do not call the API; `site` includes its subcommands."""
+"""Commands that work on the local machine and do not call the API; `site` and `outbox` include their subcommands."""
 
 
 def render(_root: Path) -> str:
@@ -200,7 +222,7 @@ def _page(name: str) -> str:
 
 
 def _is_local(name: str) -> bool:
-    return name in LOCAL or name.split(maxsplit=1)[0] == "site"
+    return name in LOCAL or name.split(maxsplit=1)[0] in ("site", "outbox")
 
 
 def _commands(command: Any, path: list[str]) -> Iterator[str]:

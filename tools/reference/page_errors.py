@@ -82,16 +82,16 @@ def render(root: Path) -> str:
 
 def find(root: Path) -> dict[str, Found]:
     found: dict[str, Found] = {}
-    modules = list(source.modules(root))
+    modules = [(name, module, _calls(module)) for name, module in source.modules(root)]
     shared = [
         (call, source.constants(module))
-        for _, module in modules
-        for _, call in _calls(module)
+        for _, module, calls in modules
+        for _, call in calls
         if source.called(call) in SHARED_HELPERS
     ]
-    for name, module in modules:
+    for name, module, calls in modules:
         known = source.constants(module)
-        for function, call in _calls(module):
+        for function, call in calls:
             if source.called(call) in CARRIERS:
                 for bindings in _bindings(module, function, known, shared):
                     _note(found, name, function, call, bindings)

@@ -1,19 +1,22 @@
 """Read the source as syntax trees and extract the strings passed to calls, with named placeholders."""
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 Bindings = dict[str, str]  # known values of names
 
 
-def modules(root: Path) -> Iterator[tuple[str, ast.Module]]:
+@cache
+def modules(root: Path) -> list[tuple[str, ast.Module]]:
     """Each module by its path below src/fieldpost, without `testing` and migrations."""
     source = root / "src/fieldpost"
-    for path in sorted(source.rglob("*.py")):
-        name = path.relative_to(source).as_posix()
-        if not name.startswith(("testing/", "central/store/schema/migrations/")):
-            yield name, ast.parse(path.read_text(encoding="utf-8"), name)
+    names = [path.relative_to(source).as_posix() for path in sorted(source.rglob("*.py"))]
+    return [
+        (name, ast.parse((source / name).read_text(encoding="utf-8"), name))
+        for name in names
+        if not name.startswith(("testing/", "central/store/schema/migrations/"))
+    ]
 
 
 def constants(module: ast.Module) -> Bindings:

@@ -18,6 +18,11 @@ ToOption = Annotated[str | None, typer.Option("--to", help="Before this time.")]
 RetryPolicyOption = Annotated[
     str | None, typer.Option("--retry", help="Retry policy: fixed:60s:10, schedule:15m,30m,1h or exponential:30s:8.")
 ]
+RateOption = Annotated[
+    str | None,
+    typer.Option("--rate", help="How many deliveries may start per period, e.g. 20/1m.  [default: of the type]"),
+]
+DefaultRateOption = Annotated[bool, typer.Option("--default-rate", help="Use the default rate of the type.")]
 WaitOption = Annotated[
     float, typer.Option("--wait", help="Seconds to wait for the site's answer; 0 returns at once.", min=0, max=3600)
 ]

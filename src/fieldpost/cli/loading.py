@@ -47,7 +47,7 @@ class _OnDemand(MutableMapping[str, Any]):
         return len({**self._places, **self._loaded})
 
 
-PROCESSES = ("central", "demo", "site")
+PROCESSES = ("central", "demo", "relay", "site")
 """Commands that run until they are stopped; they log and have no result to print as JSON."""
 FILES = ("lists export", "audit export")
 """Commands that write a file; --format selects its format."""

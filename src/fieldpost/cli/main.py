@@ -7,9 +7,9 @@ later), 8 wrong configuration, 9 a doctor check failed, 10 the target refused pe
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from fieldpost.core.errors import (
     ConfigError,
@@ -75,10 +75,13 @@ def _print_error(error: FieldpostError) -> None:
     from fieldpost.cli.options import is_json
 
     if is_json():
-        shown = {"code": error.code, "message": error.message, "field": error.field, "hint": error.hint}
-        print(json.dumps({"error": shown}, ensure_ascii=False), file=sys.stderr)
+        _print_json(code=error.code, message=error.message, field=error.field, hint=error.hint)
     else:
         print(printable(f"fieldpost: {error} [{error.code}]"), file=sys.stderr)
+
+
+def _print_json(**error: str | None) -> None:
+    print(json.dumps({"error": error}, ensure_ascii=False), file=sys.stderr)
 
 
 def _run(arguments: list[str]) -> None:
@@ -90,7 +93,27 @@ def _run(arguments: list[str]) -> None:
     from fieldpost.cli import commands, options
 
     options.reset()
-    commands.app()
+    if "--json" in arguments:
+        _run_for_program(commands.app)
+    else:
+        commands.app()
+
+
+def _run_for_program(app: Callable[..., object]) -> NoReturn:
+    """Run a command with `--json`: errors in its usage are JSON, too. They occur before the options are read."""
+    import typer
+
+    usage_error: Any = typer.BadParameter.__base__
+    try:
+        code = app(prog_name="fieldpost", standalone_mode=False)
+    except usage_error as error:
+        hint = f"see `{error.ctx.command_path} --help`" if error.ctx else None
+        _print_json(code="cli.usage", message=error.format_message(), field=None, hint=hint)
+        sys.exit(error.exit_code)
+    except typer.Abort:
+        _print_json(code="cli.aborted", message="the question was not answered with yes", field=None, hint=None)
+        sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 @contextmanager

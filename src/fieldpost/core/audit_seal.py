@@ -54,6 +54,8 @@ FIRST_PREVIOUS = bytes(32)
 GAP_KEPT = timedelta(minutes=10)
 """How long a missing number stays a gap at least."""
 _ENTRY = struct.Struct(">QQ32s")
+ENTRY_BYTES = _ENTRY.size
+"""The size of one packed entry."""
 
 
 def canonical_bytes(values: Iterable[object]) -> bytes:
@@ -98,7 +100,7 @@ def pack(entries: Iterable[SealedEntry]) -> bytes:
 
 
 def unpack(data: bytes) -> list[SealedEntry]:
-    return [SealedEntry(*fields) for fields in _ENTRY.iter_unpack(data)]
+    return list(map(SealedEntry._make, _ENTRY.iter_unpack(data)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

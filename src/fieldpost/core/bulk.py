@@ -18,6 +18,8 @@ from fieldpost.core.notification import Status
 from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.core.search.notification_filter import Filter
 
+RECOVER = "recover"
+"""The field of `BulkAction.wanted` that names the subscription of a recovery."""
 STAGE_ENDS = (1, 11)
 """How many notifications a retry in stages has tried after its first and its second stage; then come the rest."""
 
@@ -75,6 +77,12 @@ class BulkAction:
     halting_error_key: str | None = None
     """The error group of the error that occurred again and halted it."""
     ended_at: datetime | None = None
+
+    @property
+    def recovers(self) -> str | None:
+        """The id of the subscription that it recovers; None for any other action."""
+        found = (self.wanted or {}).get(RECOVER)
+        return found if isinstance(found, str) else None
 
     @property
     def settled(self) -> int:

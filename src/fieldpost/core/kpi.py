@@ -1,9 +1,11 @@
 """The KPI registry: name, unit, help and formula of each KPI. The formula is the oracle for the SQL.
 
-KPIs are computed from the tables, without state, per source site and in total. A held notification counts as stuck
-once it is old enough, since nobody has received it; it is never overdue, since no node failed to claim it. *Stuck* and
-*overdue* are only displayed and trigger nothing. KPIs of cached calls are computed from the mirror, so they are as
-recent as the last reports of the sites.
+KPIs are computed from the tables, without state, per source site and in total, and by kind: notifications to lists,
+webhooks (`webhooks_…`) and cached calls (`calls_…`), so that a failing receiver does not hide a failing mail server. A
+held notification to a list counts as stuck once it is old enough, since nobody has received it; it is never overdue,
+since no node failed to claim it. A webhook is retried for days, so one that is held or waits for its retry time is not
+stuck. *Stuck* and *overdue* are only displayed and trigger nothing. KPIs of cached calls are computed from the mirror,
+so they are as recent as the last reports of the sites.
 
 To add a KPI, add an entry below and a column in `central/store/figures/kpis.py` or
 `central/store/sites/cached_calls.py`. A contract test compares the two on random tables; API, command line, metrics,
@@ -11,11 +13,11 @@ history and the reference page read this registry.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from fieldpost.core.notification import LIVE, Status
+from fieldpost.core.notification import LIVE, NotificationKind, Status, Summary
 from fieldpost.core.sites.call_mirror import LIVE as LIVE_CALLS
 from fieldpost.core.sites.message import CallStatus
 
@@ -23,6 +25,9 @@ KpiValues = Mapping[str, float]
 """KPIs of one site or of all sites, by name."""
 
 SWEEPS_UNTIL_OVERDUE = 2
+WEBHOOKS = "webhooks_"
+"""The prefix of the KPIs of webhooks."""
+_PREFIXES = {"": NotificationKind.LIST, WEBHOOKS: NotificationKind.WEBHOOK}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +41,15 @@ class KpiRow:
     """When it arrived, or when an operator last retried it."""
     due_at: datetime | None = None
     is_held: bool = False
+    is_limited: bool = False
+    """Held because of a rate or a provider that asked to wait."""
     lease_until: datetime | None = None
     delivered_at: datetime | None = None
+    type: str = "email"
+
+    @property
+    def kind(self) -> NotificationKind:
+        return NotificationKind.of_type(self.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +99,15 @@ class Kpi:
     """The value of one mirrored cached call; a KPI has exactly one of the two formulas."""
 
 
-def is_stuck(status: Status, cycle_started_at: datetime, now: datetime, stuck_after: timedelta) -> bool:
-    """Pending or retrying for longer than the threshold, since it arrived or an operator last retried it."""
-    return status in LIVE and now - cycle_started_at > stuck_after
+def is_stuck(row: KpiRow | Summary, now: datetime, stuck_after: timedelta) -> bool:
+    """Pending or retrying for longer than the threshold, since it arrived or an operator last retried it.
+
+    A webhook that is held or waits for its retry time is not stuck, nor is a notification that waits for a rate.
+    """
+    if row.status not in LIVE or row.is_limited or now - row.cycle_started_at <= stuck_after:
+        return False
+    waits = row.is_held or (row.due_at is not None and row.due_at > now)
+    return not waits or NotificationKind.of_type(row.type) is not NotificationKind.WEBHOOK
 
 
 def _is_overdue(row: KpiRow, now: datetime, by: Thresholds) -> bool:
@@ -108,46 +126,78 @@ def _ended_lately(row: KpiCall, status: CallStatus, now: datetime, by: Threshold
     return row.status is status and row.ended_at is not None and now - row.ended_at < by.delivered_window
 
 
-KPIS: tuple[Kpi, ...] = (
+_STUCK_HELP = (
+    " pending or retrying for longer than `watch.stuck_after_s`, counted from their arrival or the last retry by an"
+    " operator."
+)
+_OF_LISTS: tuple[Kpi, ...] = (
     Kpi(
         "queue_depth",
         "notifications",
-        "Notifications that are pending or retrying.",
+        "Notifications to lists that are pending or retrying.",
         lambda row, _now, _by: row.status in LIVE,
     ),
     Kpi(
         "stuck",
         "notifications",
-        "Notifications pending or retrying for longer than `watch.stuck_after_s`, counted from their arrival or the"
-        " last retry by an operator.",
-        lambda row, now, by: is_stuck(row.status, row.cycle_started_at, now, by.stuck_after),
+        f"Notifications to lists{_STUCK_HELP}",
+        lambda row, now, by: is_stuck(row, now, by.stuck_after),
     ),
     Kpi(
         "overdue",
         "notifications",
-        "Notifications due for longer than two sweeps (`dispatch.interval_s`) that no node has claimed, without held"
-        " ones. Above 0, the nodes cannot keep up or none is dispatching.",
+        "Notifications to lists due for longer than two sweeps (`dispatch.interval_s`) that no node has claimed,"
+        " without held ones. Above 0, the nodes cannot keep up or none is dispatching.",
         _is_overdue,
     ),
     Kpi(
         "parked",
         "notifications",
-        "Undelivered notifications that wait for an operator to retry or discard them.",
+        "Undelivered notifications to lists that wait for an operator to retry or discard them.",
         lambda row, _now, _by: row.status is Status.PARKED,
     ),
     Kpi(
         "delivered_last_interval",
         "notifications",
-        "Notifications delivered within the last `watch.delivered_window_s`.",
+        "Notifications to lists delivered within the last `watch.delivered_window_s`.",
         lambda row, now, by: row.delivered_at is not None and now - row.delivered_at < by.delivered_window,
     ),
     Kpi(
         "oldest_pending_age_s",
         "seconds",
-        "Age of the oldest notification that is pending or retrying; 0 without any.",
+        "Age of the oldest notification to a list that is pending or retrying; 0 without any.",
         lambda row, now, _by: (now - row.created_at).total_seconds() if row.status in LIVE else 0.0,
         Fold.MAX,
     ),
+)
+_WEBHOOK_HELP = {
+    "queue_depth": "Webhooks that are pending or retrying.",
+    "stuck": f"Webhooks{_STUCK_HELP} Webhooks that are held or wait for their retry time are not stuck.",
+    "overdue": "Webhooks due for longer than two sweeps (`dispatch.interval_s`) that no node has claimed, without held"
+    " ones.",
+    "parked": "Undelivered webhooks that wait for an operator to retry or discard them.",
+    "delivered_last_interval": "Webhooks delivered within the last `watch.delivered_window_s`.",
+    "oldest_pending_age_s": "Age of the oldest webhook that is pending or retrying, held ones included; 0 without any.",
+}
+
+
+def _of_kind(kpi: Kpi, kind: NotificationKind) -> Kpi:
+    """The KPI over the notifications of one kind."""
+    formula = kpi.formula
+    assert formula is not None
+
+    def restricted(row: KpiRow, now: datetime, by: Thresholds) -> float:
+        return formula(row, now, by) if row.kind is kind else 0.0
+
+    if kind is NotificationKind.LIST:
+        return replace(kpi, formula=restricted)
+    unit = "webhooks" if kpi.unit == "notifications" else kpi.unit
+    return Kpi(f"{WEBHOOKS}{kpi.name}", unit, _WEBHOOK_HELP[kpi.name], restricted, kpi.fold)
+
+
+KPIS: tuple[Kpi, ...] = (
+    *(_of_kind(kpi, NotificationKind.LIST) for kpi in _OF_LISTS),
+    *(_of_kind(kpi, NotificationKind.WEBHOOK) for kpi in _OF_LISTS),
     Kpi(
         "calls_buffered",
         "cached calls",
@@ -231,6 +281,13 @@ def fold(of_sites: Iterable[KpiValues]) -> KpiValues:
     """Combine the KPIs of sites into the total."""
     found = list(of_sites)
     return {kpi.name: _fold(kpi, [figures[kpi.name] for figures in found]) for kpi in KPIS}
+
+
+def of_kind(figures: KpiValues, kind: NotificationKind | None = None) -> KpiValues:
+    """The KPIs of notifications of one kind, or of both together, under their names without prefix; others as given."""
+    prefixes = [prefix for prefix, of in _PREFIXES.items() if kind in (None, of)]
+    found = {kpi.name: _fold(kpi, [figures[prefix + kpi.name] for prefix in prefixes]) for kpi in _OF_LISTS}
+    return {**figures, **found}
 
 
 def _fold(kpi: Kpi, values: Sequence[float]) -> float:

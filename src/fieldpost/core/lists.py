@@ -4,10 +4,16 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 
+from fieldpost.core.delivery.rate import Rate
+from fieldpost.core.delivery.receipt import RECEIPT_WAIT_S_DEFAULT, ReceiptMissing
 from fieldpost.core.delivery.retry import ATTEMPTS_MAX_DEFAULT, RETRY_DELAY_S_DEFAULT, RetryPolicy
+from fieldpost.core.notification import Severity
 
 UNRESOLVED_TYPE = "unresolved"
 """The type of a notification whose list does not exist. Delivery parks it, naming the list; a retry looks again."""
+
+LISTS_TYPE = "lists"
+"""The type of a list whose targets are the names of other lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,12 @@ class Channel:
     max_retries: int = ATTEMPTS_MAX_DEFAULT
     """How many attempts are made in total before a notification is parked."""
     retry_delay_s: float = RETRY_DELAY_S_DEFAULT
+    rate: Rate | None = None
+    """How many deliveries of all its lists may start per period; None for the default of the type."""
+    receipt_wait_s: float = RECEIPT_WAIT_S_DEFAULT
+    """How long to wait for the receipt of an accepted target."""
+    receipt_missing: ReceiptMissing = ReceiptMissing.DELIVERED
+    """What becomes of it without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +54,12 @@ class NotificationList:
     """None for the channel's policy."""
     allowed_sites: tuple[str, ...] | None = None
     """The sites that may send to this list; None for all."""
+    severity: Severity | None = None
+    """Of notifications that have none."""
+    rate: Rate | None = None
+    """How many deliveries may start per period; None for the default of the type."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Encrypted secrets of targets, by address; only the adapter gets the plain text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +71,7 @@ class ListChange:
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     properties: tuple[str, ...] = ()
-    """Names of changed properties: channel, park_uncertain, retry, allowed_sites."""
+    """Names of changed properties: channel, park_uncertain, retry, allowed_sites, severity, rate, secrets."""
 
     @property
     def is_empty(self) -> bool:
@@ -69,6 +87,9 @@ def compare(before: NotificationList | None, after: NotificationList) -> ListCha
         "park_uncertain": before.park_uncertain != after.park_uncertain,
         "retry": before.retry != after.retry,
         "allowed_sites": before.allowed_sites != after.allowed_sites,
+        "severity": before.severity != after.severity,
+        "rate": before.rate != after.rate,
+        "secrets": before.secrets != after.secrets,
     }
     return ListChange(
         after.name,

@@ -1,6 +1,6 @@
 """The notification: one message to one list, and its statuses."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -28,10 +28,32 @@ class Status(StrEnum):
 LIVE = frozenset({Status.PENDING, Status.RETRYING})
 
 
+class NotificationKind(StrEnum):
+    """The kind by which KPIs are reported. A notification of type `webhook` is a webhook, to a list as well."""
+
+    LIST = "list"
+    WEBHOOK = "webhook"
+
+    @classmethod
+    def of_type(cls, type: str) -> "NotificationKind":
+        return cls.WEBHOOK if type == cls.WEBHOOK else cls.LIST
+
+
+class Severity(StrEnum):
+    """How bad the subject of an alarm is, in rising order."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+
+
 class TargetStatus(StrEnum):
     """The delivery status of one target."""
 
     DUE = "due"
+    ACCEPTED = "accepted"
+    """Taken by a provider that will report on it by a receipt."""
     DELIVERED = "delivered"
     FAILED = "failed"
 
@@ -43,6 +65,12 @@ class Target:
     address: str
     status: TargetStatus = TargetStatus.DUE
     error: str | None = None
+    truncated_to: int | None = None
+    """How many characters of subject and body were sent; None if the text was sent whole."""
+    provider_id: str | None = None
+    """The provider's id for an accepted target, by which its receipt is found."""
+    accepted_at: datetime | None = field(default=None, compare=False)
+    """Since when the provider has it, while it is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +95,9 @@ class Submission:
     provenance: Provenance
     enqueued_at: str | None = None
     """When the script called send, by the site's clock: for display only, never for ordering."""
+    severity: Severity | None = None
+    incident: str | None = None
+    is_cleared: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +127,28 @@ class Summary:
     site_enqueued_at: datetime | None = None
     site_enqueued_text: str | None = None
     event_id: str | None = None
-    """The event that caused it; None for a notification to a list."""
+    """The event that caused it; None for a notification that a sender submitted."""
+    whole_id: str | None = None
+    """The submission to a list of lists that it is a part of."""
+    whole_list: str | None = None
+    """That list of lists."""
+    is_draft: bool = False
+    """Its text and targets are still to be made of its event."""
+    severity: Severity | None = None
+    """As the sender gave it, else the default that its list had when it arrived."""
+    incident: str | None = None
+    """The subject of the alarm: equal for the notifications that raise and clear it."""
+    is_cleared: bool = False
+    """Whether it reports that its incident is over."""
+
+    @property
+    def is_held(self) -> bool:
+        return self.held_by is not None
+
+    @property
+    def is_limited(self) -> bool:
+        """Held because of a rate, or because a provider asked to wait (`core.delivery.holds`)."""
+        return self.held_by is not None and self.held_by.startswith("rate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,12 +161,21 @@ class Notification(Summary):
 
 
 def digest(submission: Submission) -> bytes:
-    """The digest by which duplicates are found: SHA-256 of length-prefixed UTF-8 site, list name, subject and body."""
+    """The digest by which duplicates are found: SHA-256 of length-prefixed UTF-8 site, list name, subject and body, and
+    of name and value of the alarm fields that were given."""
     subject, body = submission.subject.encode(), submission.body.encode()
     site, list_name = _prefixed(submission.provenance.site), _prefixed(submission.list_name)
-    return sha256(
-        b"%b%b%b%b%b%b" % (site, list_name, _LENGTH(len(subject)), subject, _LENGTH(len(body)), body)
-    ).digest()
+    content = b"%b%b%b%b%b%b" % (site, list_name, _LENGTH(len(subject)), subject, _LENGTH(len(body)), body)
+    for text in alarm_texts(submission.severity, submission.incident, submission.is_cleared):
+        content += _prefixed(text)
+    return sha256(content).digest()
+
+
+def alarm_texts(severity: str | None, incident: str | None, is_cleared: bool) -> list[str]:
+    """Name and value of each alarm field that was given, for digests."""
+    texts = ["severity", str(severity)] if severity is not None else []
+    texts += ["incident", incident] if incident is not None else []
+    return [*texts, "is_cleared", "true"] if is_cleared else texts
 
 
 @lru_cache(maxsize=4096)

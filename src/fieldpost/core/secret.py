@@ -6,9 +6,11 @@ quote it.
 """
 
 import base64
+import html
 import json
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NoReturn
 from urllib.parse import quote, quote_plus
 
@@ -16,6 +18,9 @@ from fieldpost.core.errors import InvalidInput
 
 HIDDEN = "***"
 SECRET_BYTES_MAX = 4096
+_MEMO_SIZE = 4096
+_CREDENTIALS = re.compile(r"[A-Za-z0-9-]+ +(\S{8,})")
+"""The value of an Authorization header: a scheme, and credentials that are long enough not to be an ordinary word."""
 _ENCODED_MIN = 4  # fewer bytes leave so few encoded characters that unrelated text would match
 
 
@@ -71,7 +76,7 @@ def check_secret(value: object, field: str) -> Secret:
 
 
 class Scrubber:
-    """Removes secrets from texts: plain, quoted, percent-encoded, and in base64 at any offset."""
+    """Removes secrets from texts: plain, quoted, percent-encoded, in XML, and in base64 at any offset."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         forms = {form for secret in secrets for form in secret_forms(secret)}
@@ -86,16 +91,31 @@ class Scrubber:
         return self._found.sub(HIDDEN, text) if self._found is not None else text
 
 
+@lru_cache(maxsize=_MEMO_SIZE)
+def scrubber_of(*secrets: Secret | None) -> Scrubber:
+    """A cached scrubber: compiling one takes longer than sending, and attempts use the same few secrets."""
+    return Scrubber(secret for secret in secrets if secret is not None)
+
+
 def secret_forms(secret: Secret) -> Iterable[str]:
-    """The spellings under which a secret may appear in a text: plain, quoted, percent-encoded, base64."""
-    text = secret.reveal()
-    if not text:
+    """The spellings under which a secret may appear in a text: plain, quoted, percent-encoded, in XML, base64.
+
+    A secret like `Bearer TOKEN` may also appear as the token alone.
+    """
+    if not (text := secret.reveal()):
         return
+    yield from _forms(text)
+    if found := _CREDENTIALS.fullmatch(text):
+        yield from _forms(found[1])
+
+
+def _forms(text: str) -> Iterable[str]:
     # An exception quotes the text, and a log line quotes the exception.
     quoted = {text, *_quoted(text)}
     yield from quoted.union(*map(_quoted, quoted))
     yield quote(text, safe="")
     yield quote_plus(text)
+    yield html.escape(text)
     raw = text.encode("utf-8", "replace")
     if len(raw) < _ENCODED_MIN:
         return

@@ -1,4 +1,8 @@
-"""The demo's mail catcher: one mailbox accepts everything, one defers each mail twice, one does not exist."""
+"""The demo's catcher of mails, chats and text messages.
+
+One mailbox accepts everything, one defers each mail twice, and one does not exist. The demo's providers hand over chats
+and text messages.
+"""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -7,6 +11,7 @@ from typing import TypeVar
 
 from fieldpost.core import ids
 from fieldpost.core.errors import ConfigError
+from fieldpost.demo.chats import ReceivedChat
 from fieldpost.demo.inbox import ID_HEADER
 from fieldpost.demo.mail_store import MailStore
 from fieldpost.demo.scenario import FLAKY, GONE, MAILBOXES, REFUSALS
@@ -19,14 +24,14 @@ ARRIVALS_MAX = 10_000
 
 
 class Catcher:
-    """Receives and stores mails, and knows when each notification arrived."""
+    """Receives and stores mails and chats, and knows when each notification arrived."""
 
     def __init__(self, store: MailStore) -> None:
         self.store = store
         self._arrivals: dict[str, datetime] = {}
 
     def arrived_at(self, notification_id: str) -> datetime | None:
-        """The time of arrival of its mail, if that was in this run."""
+        """The time of arrival of its mail or message, if that was in this run."""
         return self._arrivals.get(notification_id)
 
     @asynccontextmanager
@@ -42,11 +47,18 @@ class Catcher:
         finally:
             await server.stop()
 
+    def take_chat(self, chat: ReceivedChat) -> None:
+        """Store a message that a provider accepted. Raises OSError."""
+        self.store.add(chat)
+        self._note(chat.notification_id, chat.received_at)
+
     def _take(self, mail: ReceivedMail) -> None:
         self.store.add(mail)
-        found = mail.header(ID_HEADER)
+        self._note(mail.header(ID_HEADER), mail.received_at)
+
+    def _note(self, found: str | None, received_at: datetime) -> None:
         if found is not None and ids.is_id(found):
-            self._arrivals.setdefault(found, mail.received_at)
+            self._arrivals.setdefault(found, received_at)
             if len(self._arrivals) > ARRIVALS_MAX:
                 del self._arrivals[next(iter(self._arrivals))]
 

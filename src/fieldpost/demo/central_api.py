@@ -22,6 +22,9 @@ class CentralApi:
     async def post(self, *path: str, body: object) -> JsonObject:
         return await asyncio.to_thread(self._client.post, *path, body=body)
 
+    async def put(self, *path: str, body: object) -> JsonObject:
+        return await asyncio.to_thread(self._client.put, *path, body=body)
+
     async def patch(self, *path: str, body: object) -> JsonObject:
         return await asyncio.to_thread(self._client.patch, *path, body=body)
 

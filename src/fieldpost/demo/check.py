@@ -9,7 +9,8 @@ import aiohttp
 from fieldpost.core.errors import NotFound, Unavailable
 from fieldpost.demo.central_api import CentralApi, moment
 from fieldpost.demo.protocol import SentByScript
-from fieldpost.demo.scenario import FLAKY, GONE, HEALTHY, REFUSALS, SITES
+from fieldpost.demo.scenario import ALARM, ALARM_MEMBERS, FLAKY, GONE, HEALTHY, RECOVERING, REFUSALS, SITES, STEADY
+from fieldpost.demo.webhooks import Receivers
 
 TIMEOUT_S = 5.0
 
@@ -23,7 +24,9 @@ class Finding:
         return f"  {'ok  ' if self.is_so else 'NOT '} {self.text}"
 
 
-async def findings(api: CentralApi, inbox_url: str, sent: Iterable[SentByScript]) -> list[Finding]:
+async def findings(
+    api: CentralApi, inbox_url: str, sent: Iterable[SentByScript], receivers: Receivers
+) -> list[Finding]:
     """One finding per check. Raises FieldpostError if inbox or central does not answer."""
     mails = await _mails(inbox_url)
     reports = list(sent)
@@ -31,6 +34,8 @@ async def findings(api: CentralApi, inbox_url: str, sent: Iterable[SentByScript]
         _arrived([one for one in reports if one.list_name == HEALTHY], mails),
         await _retried(api, [one for one in reports if one.list_name == FLAKY and one.notification_id in mails]),
         await _parked(api, [one for one in reports if one.list_name == GONE]),
+        _recovered(receivers),
+        await _everywhere(api, [one for one in reports if one.list_name == ALARM], mails),
     ]
 
 
@@ -64,8 +69,26 @@ async def _parked(api: CentralApi, sent: list[SentByScript]) -> Finding:
     return Finding(False, "a notification is parked")
 
 
+async def _everywhere(api: CentralApi, sent: list[SentByScript], mails: dict[str, str]) -> Finding:
+    wanted = f"an alarm reached {', '.join(ALARM_MEMBERS)}"
+    for one in sent:
+        with suppress(NotFound):  # not yet forwarded
+            found = await api.get("notifications", one.notification_id)
+            parts = {part["list_name"]: part["notification_id"] for part in found["parts"]}
+            if set(parts) == set(ALARM_MEMBERS) and all(part in mails for part in parts.values()):
+                return Finding(True, f"“{one.subject}” reached {', '.join(sorted(parts))}")
+    return Finding(False, wanted)
+
+
+def _recovered(receivers: Receivers) -> Finding:
+    refused, accepted = receivers.refused[RECOVERING], receivers.accepted[RECOVERING]
+    if not (refused and accepted and receivers.accepted[STEADY]):
+        return Finding(False, "a receiver of webhooks failed and got its events after it had recovered")
+    return Finding(True, f"{RECOVERING} answered 503 to {refused}, then recovered and accepted {accepted} webhooks")
+
+
 async def _mails(inbox_url: str) -> dict[str, str]:
-    """The time of arrival of each notification's mail, by id."""
+    """The time of arrival of each notification's mail or message, by id."""
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S), trust_env=False) as session,

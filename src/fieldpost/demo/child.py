@@ -21,7 +21,7 @@ from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.errors import ConfigError, FieldpostError
 from fieldpost.core.times import to_text
 from fieldpost.demo.protocol import AgentPart, CentralPart, DemoPart, Failed, Report, ScriptPart, SentByScript, Serves
-from fieldpost.demo.scenario import SITES
+from fieldpost.demo.scenario import BREAK_S, FAILURES_MAX, SITES
 from fieldpost.run.process import run_process, stop_on_signals
 
 ORPHAN_GRACE_S = 5.0
@@ -65,10 +65,14 @@ async def _play(part: DemoPart) -> None:
 
 async def _central(part: CentralPart) -> None:
     from fieldpost.central.access.passwords import SYLLABLES, readable_password
+    from fieldpost.central.adapters.webhook.options import WebhookOptions
     from fieldpost.central.dispatch.options import DispatchOptions
+    from fieldpost.outbound.options import OutboundOptions
     from fieldpost.run.central import Started, run_central
     from fieldpost.run.settings import CentralOptions, CentralSettings
 
+    # OpenSSL reads it when the first outbound connection is made: the demo's providers, and nobody else, are trusted.
+    os.environ["SSL_CERT_FILE"] = part.trust_file
     # The demo prints a login that works immediately, so it chooses the password.
     password = readable_password(secrets.token_bytes(SYLLABLES))
 
@@ -78,7 +82,12 @@ async def _central(part: CentralPart) -> None:
         _report(Serves(started.url, str(started.token_file)))
 
     options = CentralOptions(folder=part.folder, store=part.store, port=part.port)
-    settings = CentralSettings(central=options, dispatch=DispatchOptions(grace_s=5.0))
+    settings = CentralSettings(
+        central=options,
+        dispatch=DispatchOptions(grace_s=5.0),
+        outbound=OutboundOptions(allow="127.0.0.1"),
+        webhooks=WebhookOptions(allow_plain=True, failures_max=FAILURES_MAX, break_s=BREAK_S, lapse_s=4 * BREAK_S),
+    )
     try:
         await run_central(settings, announce, first_password=password)
     except ConfigError as error:
@@ -105,7 +114,9 @@ async def _script(part: ScriptPart, clock: Clock) -> None:
                 return
             sent_at = clock.now()
             recipients = site.notify.to(words.list_name)
-            sent_id = recipients.send(words.subject, words.body, instance=words.instance, script=role.script)
+            sent_id = recipients.send(
+                words.subject, words.body, instance=words.instance, script=role.script, severity=words.severity
+            )
             _report(SentByScript(sent_id, part.site, words.list_name, words.subject, to_text(sent_at)))
             wait_s = part.pause_s
 

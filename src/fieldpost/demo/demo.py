@@ -1,8 +1,9 @@
-"""`fieldpost demo`: central, two sites, their scripts and a mail catcher in one terminal.
+"""`fieldpost demo`: central, two sites, their scripts, a catcher of mails and chats and receivers of webhooks in one
+terminal.
 
-Central, each site's agent and each site's script run as separate processes (`child.py`); the mail catcher and its
-inbox run in this one. The receiving end starts first and stops last, so that nothing stays in transit: scripts, agents,
-central and catcher stop in this order.
+Central, each site's agent and each site's script run as separate processes (`child.py`); the catcher, its inbox, the
+providers of chats and SMS, the receivers and the application that publishes events run in this one. The receiving end
+starts first and stops last, so that nothing stays in transit: scripts, agents, central, receivers, providers, catcher.
 """
 
 import asyncio
@@ -25,10 +26,14 @@ from fieldpost.demo.inbox import Inbox
 from fieldpost.demo.lock import DemoLock
 from fieldpost.demo.mail_store import MailStore
 from fieldpost.demo.old_data import offer_removal
+from fieldpost.demo.pair import set_up_pair
 from fieldpost.demo.processes import Processes
 from fieldpost.demo.protocol import SentByScript
-from fieldpost.demo.setup import set_up
+from fieldpost.demo.providers import Providers
+from fieldpost.demo.scenario import FAILING_S, TELEGRAM_PAUSE_S
+from fieldpost.demo.setup import set_up, set_up_chats
 from fieldpost.demo.terminal import Terminal
+from fieldpost.demo.webhooks import Receivers, publish, set_up_webhooks
 from fieldpost.run.data_folder import check_access, make_folder
 
 CONSOLE_PORT = 8025
@@ -37,6 +42,8 @@ SMTP_PORT = 2525
 
 PAUSE_S = 6.0
 CHECK_PAUSE_S = 1.0
+CHECK_FAILING_S = 3.0
+CHECK_CHAT_PAUSE_S = 2
 POLL_S = 0.5
 CHECK_S = 33.0
 """Time limit of --check. Stopping takes at most 11 s, so that the command ends within 45 s."""
@@ -53,6 +60,8 @@ class DemoOptions:
     inbox_port: int | None = None
     smtp_port: int | None = None
     is_check: bool = False
+    has_pair: bool = False
+    """Whether the harbour is a pair of two nodes."""
 
 
 def run_demo(options: DemoOptions) -> int:
@@ -125,20 +134,32 @@ class Demo:
             catcher = Catcher(stack.enter_context(MailStore(folder / "mails.jsonl")))
             wished = self._wish(options.smtp_port, SMTP_PORT)
             smtp_port = await listen(stack, catcher.listening, wished, may_move=options.smtp_port is None)
+            chat_pause_s = CHECK_CHAT_PAUSE_S if options.is_check else TELEGRAM_PAUSE_S
+            providers = Providers(folder, self._clock, chat_pause_s, catcher.take_chat)
+            chats = await stack.enter_async_context(providers.listening())
+            receivers = Receivers(self._clock, CHECK_FAILING_S if options.is_check else FAILING_S)
+            receiver_url = await stack.enter_async_context(receivers.listening())
             processes = await stack.enter_async_context(
                 Processes(folder, lock.handle, self._clock, self._terminal, is_strict=options.is_check)
             )
             self._processes = processes
             stack.callback(self._unwind)
             central = await processes.start_central(
-                options.store, self._wish(options.port, CONSOLE_PORT), may_move=options.port is None
+                options.store,
+                self._wish(options.port, CONSOLE_PORT),
+                providers.certificate,
+                may_move=options.port is None,
             )
             inbox = Inbox(catcher.store, central.url, f"127.0.0.1:{smtp_port}")
             wished = self._wish(options.inbox_port, INBOX_PORT)
             inbox_url = await listen(stack, inbox.listening, wished, may_move=options.inbox_port is None)
             api = CentralApi(central.url, _api_token(Path(central.token_file)))
-            self._terminal.say("Setting up channel, lists and sites …")
+            self._terminal.say("Setting up channels, lists and sites …")
             await set_up(api, central.url, folder, smtp_port)
+            await set_up_chats(api, chats)
+            if options.has_pair:
+                await set_up_pair(api, central.url, folder, self._clock)
+            await set_up_webhooks(api, receivers, receiver_url)
             if options.is_check:
                 self._terminal.say("Sending from the sites …")
             self._welcome(central.url, inbox_url, smtp_port)
@@ -150,17 +171,20 @@ class Demo:
                     self._sent.append(report)
                 follower.sent(report)
 
-            processes.start_sites(CHECK_PAUSE_S if options.is_check else PAUSE_S, sent)
-            await self._watch(follower, api, inbox_url)
+            pause_s = CHECK_PAUSE_S if options.is_check else PAUSE_S
+            processes.start_sites(pause_s, sent, has_pair=options.has_pair)
+            publishing = asyncio.create_task(publish(api, self._clock, pause_s))
+            stack.callback(publishing.cancel)
+            await self._watch(follower, api, inbox_url, receivers)
 
-    async def _watch(self, follower: Follower, api: CentralApi, inbox_url: str) -> None:
+    async def _watch(self, follower: Follower, api: CentralApi, inbox_url: str, receivers: Receivers) -> None:
         """Print events, forever or until the check has succeeded."""
         while True:
             # Central may be restarting: users are invited to kill it.
             with suppress(Unavailable):
                 await follower.poll()
                 if self._options.is_check:
-                    self._findings = await check.findings(api, inbox_url, self._sent)
+                    self._findings = await check.findings(api, inbox_url, self._sent, receivers)
                     if all(finding.is_so for finding in self._findings):
                         return
             await self._clock.sleep(POLL_S)
@@ -187,7 +211,7 @@ class Demo:
             if wished not in (0, got):
                 self._terminal.say(f"Port {wished} is in use; {what} uses port {got}.", "yellow")
         login = self._processes.login() if self._processes else None
-        self._terminal.say(welcome.text(console_url, inbox_url, self._folder, login))
+        self._terminal.say(welcome.text(console_url, inbox_url, self._folder, login, has_pair=self._options.has_pair))
 
     def _wish(self, given: int | None, usual: int) -> int:
         """A check takes any free port, so that it can run beside a demo and other checks."""
@@ -195,7 +219,7 @@ class Demo:
 
     def _unwind(self) -> None:
         self._is_unwinding = True
-        self._terminal.say("Stopping: scripts, agents, central, mail catcher …")
+        self._terminal.say("Stopping: scripts, agents, central, catcher …")
 
     def _stop_on_signals(self) -> None:
         """The first Ctrl-C stops in order, the second one immediately."""

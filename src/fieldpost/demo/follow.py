@@ -60,7 +60,11 @@ class Follower:
             if notification_id not in self._known:
                 whole = await self._api.get("notifications", notification_id)
                 sent_at = moment(whole["site_enqueued_at"] or whole["created_at"])
-                self._print_sent(notification_id, sent_at, one["source_site"], one["subject"], one["list_name"])
+                # The parts of a submission to a list of lists were sent with it.
+                submitted, list_name = one["whole_id"] or notification_id, one["whole_list"] or one["list_name"]
+                if submitted not in self._known:
+                    self._print_sent(submitted, sent_at, one["source_site"], one["subject"], list_name)
+                self._known.setdefault(notification_id, _Known(sent_at))
             known = self._known[notification_id]
             if known.version != one["version"]:
                 known.version = one["version"]

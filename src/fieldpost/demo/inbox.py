@@ -1,6 +1,6 @@
-"""The mail catcher's web inbox: received mails, newest first.
+"""The catcher's web inbox: received mails, chat messages and text messages, newest first.
 
-Pages are plain HTML; a small script polls the list every two seconds and replaces it after a change. Mails are shown
+Pages are plain HTML; a small script polls the list every two seconds and replaces it after a change. Messages are shown
 as text, never as markup.
 """
 
@@ -19,8 +19,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from fieldpost.core.ids import is_id
 from fieldpost.core.times import to_text
+from fieldpost.demo.chats import ReceivedChat
+from fieldpost.demo.mail_store import Caught
 from fieldpost.link.endpoint import is_plain
-from fieldpost.testing.mail import ReceivedMail
 
 ID_HEADER = "X-Fieldpost-Id"
 PAGE_ROWS = 100
@@ -42,14 +43,16 @@ class Mailbox(Protocol):
     """A `MailStore`, or a `MailServer`."""
 
     @property
-    def mails(self) -> Sequence[ReceivedMail]: ...
+    def mails(self) -> Sequence[Caught]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class InboxRow:
-    """One mail in the list."""
+    """One message in the list."""
 
     number: int
+    kind: str
+    """`mail`, or the provider: `teams`, `slack`, `telegram`, `sms`."""
     received_at: datetime
     sender: str
     recipients: tuple[str, ...]
@@ -126,14 +129,15 @@ class Inbox:
         mails = self._mailbox.mails
         position = next((n for n, mail in enumerate(mails) if mail.number == number), None)
         if position is None:
-            return self._refusal(404, f"Mail {number} does not exist. The inbox keeps only the newest mails.")
+            return self._refusal(404, f"Message {number} does not exist. The inbox keeps only the newest messages.")
         mail = mails[position]
+        is_chat = isinstance(mail, ReceivedChat)
         return self._page(
             request,
-            "mail.html",
+            "chat.html" if is_chat else "mail.html",
             row=_row(mail),
             mail=mail,
-            source=mail.raw.decode("utf-8", "replace").replace("\r\n", "\n"),
+            source=_source(mail),
             older=mails[position - 1] if position > 0 else None,
             newer=mails[position + 1] if position + 1 < len(mails) else None,
         )
@@ -164,24 +168,38 @@ class Inbox:
 
 
 def _query(request: web.Request) -> tuple[str, int | None]:
-    """The address filter, and the mail number below which the page starts. Raises ValueError."""
+    """The address filter, and the number below which the page starts. Raises ValueError."""
     address = request.query.get("address", "").strip()
     if len(address) > _ADDRESS_CHARACTERS_MAX:
         raise ValueError(f"address: at most {_ADDRESS_CHARACTERS_MAX} characters")
     before = request.query.get("before")
     if before is not None and not (before.isascii() and before.isdecimal() and len(before) <= 15):
-        raise ValueError("before: the number of a mail")
+        raise ValueError("before: the number of a message")
     return address, None if before is None else int(before)
 
 
-def _concerns(mail: ReceivedMail, address: str) -> bool:
+def _concerns(mail: Caught, address: str) -> bool:
+    if isinstance(mail, ReceivedChat):
+        return any(address.casefold() in party.casefold() for party in (mail.kind, mail.target))
     return any(address.casefold() in party.casefold() for party in (mail.sender, *mail.recipients))
 
 
-def _row(mail: ReceivedMail, address: str = "") -> InboxRow:
+def _row(mail: Caught, address: str = "") -> InboxRow:
+    if isinstance(mail, ReceivedChat):
+        return InboxRow(
+            number=mail.number,
+            kind=mail.kind.value,
+            received_at=mail.received_at,
+            sender=mail.kind.label,
+            recipients=(mail.target,),
+            subject=mail.subject,
+            message_id=None,
+            x_fieldpost_id=mail.notification_id or None,
+        )
     fieldpost_id = mail.header(ID_HEADER)
     return InboxRow(
         number=mail.number,
+        kind="mail",
         received_at=mail.received_at,
         sender=mail.header("From") or mail.sender,
         # The page shows the first one: the address of the filter, if it is a recipient.
@@ -193,6 +211,12 @@ def _row(mail: ReceivedMail, address: str = "") -> InboxRow:
     )
 
 
+def _source(mail: Caught) -> str:
+    if isinstance(mail, ReceivedChat):
+        return mail.source
+    return mail.raw.decode("utf-8", "replace").replace("\r\n", "\n")
+
+
 def _list_url(address: str, before: int | None = None) -> str:
     query = {name: value for name, value in (("address", address), ("before", before)) if value}
     return f"/?{urlencode(query)}" if query else "/"
@@ -200,7 +224,7 @@ def _list_url(address: str, before: int | None = None) -> str:
 
 @web.middleware
 async def _only_loopback(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse other host names: a page elsewhere could otherwise read the mails by DNS rebinding."""
+    """Refuse other host names: a page elsewhere could otherwise read the messages by DNS rebinding."""
     if is_plain(f"http://{request.host}"):
         return web.Response(status=403, text="The inbox is served to this machine only.\n")
     return await handler(request)

@@ -1,8 +1,8 @@
-"""Storage of the mail catcher: each accepted mail is one JSON line in a file, so that mails survive a restart.
+"""Storage of the catcher: each mail or chat message is one JSON line in a file, so that it survives a restart.
 
-The line is written before the sender gets its 250 (`MailServer(on_mail=store.add)`). There is no fsync: a power cut may
-lose the last mails, a killed process does not. The file is trimmed to the newest mails at start, and whenever it holds
-twice that many.
+The line is written before the sender gets its answer (`MailServer(on_mail=store.add)`). There is no fsync: a power cut
+may lose the last messages, a killed process does not. The file is trimmed to the newest ones at start, and whenever it
+holds twice that many.
 """
 
 import errno
@@ -16,16 +16,19 @@ from typing import Self
 
 import msgspec
 
+from fieldpost.demo.chats import ReceivedChat
 from fieldpost.testing.mail import ReceivedMail
+
+Caught = ReceivedMail | ReceivedChat
 
 
 class MailStore:
-    """The newest mails, in memory and in a file."""
+    """The newest messages, in memory and in a file."""
 
     def __init__(self, path: Path, mails_max: int = 5_000) -> None:
         """Open the file, creating it if missing, and read it. Raises OSError."""
         self._path = path
-        self._mails: deque[ReceivedMail] = deque(maxlen=mails_max)
+        self._mails: deque[Caught] = deque(maxlen=mails_max)
         self._lines = 0
         self.unreadable_lines = 0
         """Invalid lines found at start, such as the last line of a process that was killed while writing."""
@@ -42,13 +45,13 @@ class MailStore:
         self._file.close()
 
     @property
-    def mails(self) -> Sequence[ReceivedMail]:
+    def mails(self) -> Sequence[Caught]:
         """Oldest first; numbers continue after a restart."""
         return list(self._mails)
 
-    def add(self, mail: ReceivedMail) -> None:
-        """Store this mail. Raises OSError if it cannot be written; then it is not stored."""
-        kept = replace(mail, number=self._last_number + 1)
+    def add(self, mail: Caught) -> None:
+        """Store this message. Raises OSError if it cannot be written; then it is not stored."""
+        kept: Caught = replace(mail, number=self._last_number + 1)
         self._append(_to_line(kept))
         self._last_number = kept.number
         self._mails.append(kept)
@@ -64,7 +67,7 @@ class MailStore:
             for line in file:
                 self._lines += 1
                 try:
-                    self._mails.append(msgspec.json.decode(line, type=ReceivedMail))
+                    self._mails.append(_from_line(line))
                 except (msgspec.DecodeError, UnicodeDecodeError):
                     self.unreadable_lines += 1
 
@@ -90,5 +93,12 @@ class MailStore:
         return self._open()
 
 
-def _to_line(mail: ReceivedMail) -> bytes:
+def _from_line(line: bytes) -> Caught:
+    try:
+        return msgspec.json.decode(line, type=ReceivedMail)
+    except msgspec.ValidationError:
+        return msgspec.json.decode(line, type=ReceivedChat)
+
+
+def _to_line(mail: Caught) -> bytes:
     return msgspec.json.encode(asdict(mail)) + b"\n"

@@ -11,6 +11,7 @@ import msgspec
 
 from fieldpost.clock import Clock
 from fieldpost.demo.children import Child, stop_together
+from fieldpost.demo.pair import SECOND
 from fieldpost.demo.protocol import AgentPart, CentralPart, DemoPart, Report, ScriptPart, SentByScript, Serves
 from fieldpost.demo.scenario import SITES
 from fieldpost.demo.terminal import Terminal
@@ -55,11 +56,11 @@ class Processes:
         for child in (*self._scripts, *self._agents, *self._central):
             child.kill()
 
-    async def start_central(self, store: str, port: int, *, may_move: bool) -> Serves:
+    async def start_central(self, store: str, port: int, trust_file: Path, *, may_move: bool) -> Serves:
         """Start central and wait for its address. After a restart it uses the same port, which the sites know."""
         self._terminal.say(f"Starting central on {'PostgreSQL' if store.startswith('postgres') else 'SQLite'} …")
         serves: asyncio.Future[Serves] = asyncio.get_running_loop().create_future()
-        part = CentralPart(str(self._folder / "central"), str(self._login_file), store, port, may_move)
+        part = CentralPart(str(self._folder / "central"), str(self._login_file), store, port, may_move, str(trust_file))
 
         def heard(report: Report) -> None:
             if isinstance(report, Serves) and not serves.done():
@@ -70,7 +71,7 @@ class Processes:
         self._central.append(central)
         return await serves
 
-    def start_sites(self, pause_s: float, on_sent: Callable[[SentByScript], None]) -> None:
+    def start_sites(self, pause_s: float, on_sent: Callable[[SentByScript], None], *, has_pair: bool = False) -> None:
         """Start the agents, and the scripts, which pause this many seconds between notifications."""
 
         def heard(report: Report) -> None:
@@ -82,6 +83,8 @@ class Processes:
             script = ScriptPart(folder, role.name, first_s=number * pause_s / len(SITES), pause_s=pause_s)
             self._agents.append(self._start(f"{role.name}-agent", AgentPart(folder), heard))
             self._scripts.append(self._start(f"{role.name}-script", script, heard))
+        if has_pair:
+            self._agents.append(self._start(f"{SECOND}-agent", AgentPart(str(self._folder / SECOND)), heard))
 
     def login(self) -> Login | None:
         """The administrator that central's first start created, if that was in this folder."""

@@ -15,6 +15,8 @@ class CentralPart(msgspec.Struct, frozen=True, tag="central", forbid_unknown_fie
     port: int
     may_move: bool
     """Whether to take another port if this one is in use."""
+    trust_file: str
+    """The certificate of the demo's providers."""
 
 
 class AgentPart(msgspec.Struct, frozen=True, tag="agent", forbid_unknown_fields=True):

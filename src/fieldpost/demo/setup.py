@@ -1,12 +1,24 @@
-"""Creates the demo's channel, lists and sites through central's API, at every start; existing ones are kept."""
+"""Creates the demo's channels, lists and sites through central's API, at every start; existing ones are kept."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from fieldpost.core.errors import ConfigError, Denied
 from fieldpost.demo.central_api import CentralApi
+from fieldpost.demo.chats import ChatKind
 from fieldpost.demo.child import keep_secret
-from fieldpost.demo.scenario import CHANNEL, FROM_ADDRESS, MAILBOXES, RETRY_DELAY_S, SITES
+from fieldpost.demo.providers import ChatSetup
+from fieldpost.demo.scenario import (
+    ALARM,
+    ALARM_MEMBERS,
+    CHANNEL,
+    CHAT_LISTS,
+    FROM_ADDRESS,
+    MAILBOXES,
+    RETRY_DELAY_S,
+    SITES,
+)
 from fieldpost.link.http.client import JsonObject
 from fieldpost.site.config.folder import SETTINGS_FILE, TOKEN_FILE, read_folder
 from fieldpost.site.site import Site
@@ -26,7 +38,7 @@ async def set_up(api: CentralApi, central_url: str, folder: Path, smtp_port: int
     await _lists(api)
     for role in SITES:
         token = None if role.name in sites else (await api.post("sites", body={"name": role.name}))["token"]
-        _site(folder / role.name, role.name, central_url, token)
+        ensure_site(folder / role.name, role.name, central_url, token)
 
 
 async def _channel(api: CentralApi, smtp_port: int) -> None:
@@ -55,7 +67,32 @@ async def _lists(api: CentralApi) -> None:
             await api.post("lists", body={"name": name, "targets": [address], "channel": CHANNEL})
 
 
-def _site(folder: Path, name: str, central_url: str, token: str | None) -> None:
+async def set_up_chats(api: CentralApi, providers: Mapping[ChatKind, ChatSetup]) -> None:
+    """Create the channels and lists of the providers, and the list of lists. Existing ones get this run's addresses.
+    Raises FieldpostError."""
+    channels = {found["name"]: found for found in (await api.get("channels"))["channels"]}
+    lists = {found["name"]: found for found in (await api.get("lists"))["lists"]}
+    for kind, setup in providers.items():
+        chat = CHAT_LISTS[kind]
+        settings = {"settings": setup.settings, "secrets": setup.channel_secrets}
+        if chat.channel in channels:
+            if setup.settings:
+                version = channels[chat.channel]["version"]
+                await api.patch("channels", chat.channel, body=settings | {"version": version})
+        else:
+            more = {"name": chat.channel, "type": kind.value, "retry_delay_s": RETRY_DELAY_S}
+            await api.post("channels", body=settings | more)
+        secrets = {"secrets": {chat.target: setup.target_secret}} if setup.target_secret else {}
+        if chat.name not in lists:
+            body: JsonObject = {"name": chat.name, "type": kind.value, "channel": chat.channel}
+            await api.post("lists", body=body | {"targets": [chat.target]} | secrets)
+        elif secrets:
+            await api.patch("lists", chat.name, body=secrets | {"version": lists[chat.name]["version"]})
+    if ALARM not in lists:
+        await api.post("lists", body={"name": ALARM, "type": "lists", "targets": list(ALARM_MEMBERS)})
+
+
+def ensure_site(folder: Path, name: str, central_url: str, token: str | None) -> None:
     """Create or update the site's folder: central may have another port or another store than last time."""
     if not (folder / SETTINGS_FILE).exists():
         if token is None:

@@ -47,8 +47,9 @@ class OpenConnection:
         self._on_release: list[Callable[[], None]] = []
 
     def wait(self) -> None:
-        """The connection waits for its client and may be closed to make room."""
+        """The connection waits for its client, from now on, and may be closed to make room."""
         if self.is_open:
+            self._admission.waiting.pop(self, None)
             self._admission.waiting[self] = asyncio.get_running_loop().time()
 
     def work(self) -> None:

@@ -6,7 +6,8 @@ the time to wait and keeps its messages. Data and control have separate buckets:
 report.
 """
 
-from collections import Counter
+from abc import ABC, abstractmethod
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,10 @@ from fieldpost.clock import Clock
 from fieldpost.core.errors import Unavailable
 from fieldpost.front.options import FrontOptions
 
+ADDRESSES_MAX = 10_000
+"""How many addresses are remembered per endpoint without a login."""
+DOCUMENTS_PER_S = 50.0
+"""Sustained rate of reads of the ZGW API's document from one address."""
 BUSY_S = 5.0
 """The time to wait that a site with too many connections gets."""
 VALUES_PER_ITEM = 16
@@ -118,3 +123,47 @@ class Allowances:
             items, bytes_ = (Bucket(rate, burst, burst, now) for rate, burst in bursts)
             found = self._buckets[site, kind] = (items, bytes_)
         return found
+
+
+class AddressAllowances(ABC):
+    """How many requests without a login an address may make, refilled at a steady rate."""
+
+    def __init__(self, rate: float, burst_s: float, clock: Clock) -> None:
+        self._rate = rate
+        self._burst = rate * burst_s
+        self._clock = clock
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+
+    def take(self, address: str) -> None:
+        """Charge one request; TooMuch beyond the rate."""
+        now = self._clock.monotonic()
+        bucket = self._buckets.setdefault(address, Bucket(self._rate, self._burst, self._burst, now))
+        self._buckets.move_to_end(address)
+        if len(self._buckets) > ADDRESSES_MAX:
+            self._buckets.popitem(last=False)
+        if wait_s := bucket.debt_s(now):
+            raise self.refusal(wait_s)
+        bucket.charge(1)
+
+    @abstractmethod
+    def refusal(self, wait_s: float) -> TooMuch: ...
+
+
+class ReceiptAllowances(AddressAllowances):
+    """Of receipts: `front.receipts_per_s`."""
+
+    def __init__(self, options: FrontOptions, clock: Clock) -> None:
+        super().__init__(options.receipts_per_s, options.burst_s, clock)
+
+    def refusal(self, wait_s: float) -> TooMuch:
+        return TooMuch("receipt.too_many", "too many receipts from this address", wait_s)
+
+
+class DocumentAllowances(AddressAllowances):
+    """Of reads of the ZGW API's document."""
+
+    def __init__(self, options: FrontOptions, clock: Clock) -> None:
+        super().__init__(DOCUMENTS_PER_S, options.burst_s, clock)
+
+    def refusal(self, wait_s: float) -> TooMuch:
+        return TooMuch("zgw.too_many", "too many requests for this document from this address", wait_s)

@@ -11,6 +11,7 @@ from fieldpost.central.access.accounts import Accounts
 from fieldpost.central.operate.sites import no_code
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import Denied, InvalidInput
+from fieldpost.core.sites.node import SiteNode
 from fieldpost.link.credentials import prefix_of
 
 REQUIRED = "auth.required"
@@ -30,6 +31,14 @@ class Access(StrEnum):
     """Operators, and applications under their own name."""
     READ_OWN = "viewer_or_publisher"
     """Viewers, and applications limited to what they sent; the handler applies the limit."""
+    READ_ROW = "viewer_publisher_or_subscriber"
+    """As READ_OWN, and subscribers limited to the subscriptions of their owner."""
+    OWNER_READ = "viewer_or_subscriber"
+    """Viewers, and subscribers limited to the subscriptions of their owner; the handler applies the limit."""
+    OWNER_OPERATE = "operator_or_subscriber"
+    OWNER_CHANGE = "admin_or_subscriber"
+    USER = "any_user"
+    """Every user, for their own account."""
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -43,6 +52,11 @@ _ROLES = {
     Access.ADMIN: (Role.ADMIN,),
     Access.SEND: (Role.OPERATOR, Role.PUBLISHER),
     Access.READ_OWN: (Role.VIEWER, Role.PUBLISHER),
+    Access.READ_ROW: (Role.VIEWER, Role.PUBLISHER, Role.SUBSCRIBER),
+    Access.OWNER_READ: (Role.VIEWER, Role.SUBSCRIBER),
+    Access.OWNER_OPERATE: (Role.OPERATOR, Role.SUBSCRIBER),
+    Access.OWNER_CHANGE: (Role.ADMIN, Role.SUBSCRIBER),
+    Access.USER: (Role.VIEWER, Role.SUBSCRIBER),
 }
 
 
@@ -54,13 +68,13 @@ async def program(headers: Headers, accounts: Accounts) -> Actor:
     return actor
 
 
-async def site(headers: Headers, accounts: Accounts) -> str:
-    """The site that the token belongs to; Denied if the token is invalid."""
+async def site_node(headers: Headers, accounts: Accounts) -> SiteNode:
+    """The site and node that the token belongs to; Denied if the token is invalid."""
     token = bearer(headers)
-    name = await accounts.by_site_token(token)
-    if name is None:
+    found = await accounts.by_site_token(token)
+    if found is None:
         raise await accounts.refuse_site(token)
-    return name
+    return found
 
 
 def code(headers: Headers) -> str:

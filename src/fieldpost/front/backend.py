@@ -7,7 +7,8 @@ from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.watch.watch import Watch
 from fieldpost.core.setting import EffectiveSettings
-from fieldpost.front.allowance import Allowances
+from fieldpost.core.sites.node import SiteNode
+from fieldpost.front.allowance import Allowances, ReceiptAllowances
 from fieldpost.front.change_feed import ChangeFeed
 from fieldpost.front.connections import PolledLink
 from fieldpost.front.open_links import OpenLinks
@@ -23,8 +24,9 @@ class Backend:
     commands: CommandSender
     change_feed: ChangeFeed
     open_links: OpenLinks
+    receipt_allowances: ReceiptAllowances
     options: FrontOptions = field(default_factory=FrontOptions)
     effective_settings: EffectiveSettings = field(default_factory=EffectiveSettings)
     """The settings of this node, for display."""
-    polled: dict[str, PolledLink] = field(default_factory=dict)
-    """The control connections of sites that poll by POST, by site."""
+    polled: dict[SiteNode, PolledLink] = field(default_factory=dict)
+    """The control connections of nodes of sites that poll by POST."""

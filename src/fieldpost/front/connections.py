@@ -7,6 +7,7 @@ from contextlib import suppress
 from starlette.websockets import WebSocketDisconnect
 
 from fieldpost.core.errors import Denied, Unavailable
+from fieldpost.core.sites.node import SiteNode
 from fieldpost.link.codec import encode
 from fieldpost.link.messages import Hello, LinkMessage
 
@@ -24,12 +25,13 @@ class ControlLink:
 
     def __init__(
         self,
-        site: str,
+        sender: SiteNode,
         send: Callable[[bytes], Awaitable[None]],
         check: Callable[[], Awaitable[None]],
     ) -> None:
         """`check` raises Denied, and closes the connection, if the site's token is no longer valid."""
-        self.site = site
+        self.sender = sender
+        self.site = sender.site
         self.hello: Hello | None = None
         """The greeting of the site; None before it."""
         self._send = send
@@ -67,8 +69,8 @@ class ControlLink:
 class PolledLink(ControlLink):
     """The same for a site without WebSockets, which polls by POST: messages wait for its next call."""
 
-    def __init__(self, site: str) -> None:
-        super().__init__(site, self._keep, self._authenticated)
+    def __init__(self, sender: SiteNode) -> None:
+        super().__init__(sender, self._keep, self._authenticated)
         self.task: asyncio.Task[None] | None = None
         """Ends the connection when the site stops polling."""
         self._waiting: list[LinkMessage] = []

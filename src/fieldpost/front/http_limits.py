@@ -22,6 +22,7 @@ from typing import Any, cast
 
 import structlog
 import uvicorn
+from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from fieldpost.core.errors import FieldpostError, InvalidInput, Unavailable
@@ -29,7 +30,6 @@ from fieldpost.front.admission import STATE_KEY, Admission, OpenConnection, busy
 from fieldpost.front.guard import SECURITY_HEADERS, TLS_HEADERS
 from fieldpost.front.http.problems import problem
 from fieldpost.front.options import FrontOptions
-from fieldpost.front.tls import closed_once
 from fieldpost.link.messages import FRAME_BYTES_MAX
 from fieldpost.link.session import RATE_FLOOR
 
@@ -55,6 +55,8 @@ class LimitedConfig(uvicorn.Config):
         self.admission = Admission(options)
         self.on_refused: Callable[[str], None] = lambda code: None
         """Counts a refused connection by its code."""
+        self.problem_at: Callable[[str, FieldpostError], Response] = lambda path, error: problem(error)
+        """The answer to a request that is rejected before the application sees it; its path may be incomplete."""
         self._logged_at: dict[str, float] = {}
         self._unlogged: Counter[str] = Counter()
 
@@ -153,20 +155,23 @@ class BoundedHttp(HttpToolsProtocol):
         self._size = 0
         """Bytes of the request that is being received."""
         self._refusal: FieldpostError | None = None
+        self._answers: list[RequestResponseCycle] = []
+        """Requests of this connection whose answers are not complete."""
         # An answer is worth waiting for also after the close.
         self._write_deadline = WriteDeadline(self._options.body_grace_s, self._options.body_grace_s)
         self.admitted: OpenConnection | None = None
         """Set before the TLS handshake; a plain connection is admitted when it is made."""
 
     def connection_made(self, transport: BaseTransport) -> None:
-        super().connection_made(closed_once(transport))
-        # Over TLS the loop would keep half a megabyte for a client that does not read.
-        cast(Transport, transport).set_write_buffer_limits(high=WRITE_BYTES)
+        super().connection_made(cast(Transport, transport))
+        self.transport.set_write_buffer_limits(high=WRITE_BYTES)
         self._deadline.set(self._options.header_s)
         if self.admitted is not None:
+            # The TLS handshake was a wait of its own.
+            self.admitted.wait()
             return
         try:
-            self.admitted = self._config.admission.admit(self.client[0] if self.client else None, self.transport.abort)
+            self.admitted = self._config.admission.admit(self.client[0] if self.client else None, self.abort)
         except Unavailable as error:
             self._refuse(error)
 
@@ -174,6 +179,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._deadline.clear()
         if self.admitted is not None:
             self.admitted.release()
+        self._end_answers()
         super().connection_lost(exc)
 
     def resume_writing(self) -> None:
@@ -193,6 +199,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def abort(self) -> None:
         """Close the connection without sending what is left."""
+        self._end_answers()
         self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -208,7 +215,7 @@ class BoundedHttp(HttpToolsProtocol):
         if self._is_head and self._size > HEAD_BYTES_MAX:
             self._refuse(_head_too_large())
         elif self._size > REQUEST_BYTES_MAX:
-            self.transport.abort()
+            self.abort()
 
     def on_message_begin(self) -> None:
         if self._is_between:
@@ -236,6 +243,8 @@ class BoundedHttp(HttpToolsProtocol):
             if admitted.is_reserved and not self._may_use_reserve():
                 self._give_up(busy())
         super().on_headers_complete()
+        if (cycle := self._cycle) is not None and cycle not in self._answers:
+            self._answers = [*(one for one in self._answers if not one.response_complete), cycle]
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -269,6 +278,15 @@ class BoundedHttp(HttpToolsProtocol):
         """The last request and its answer; None before the first request."""
         return cast(RequestResponseCycle | None, self.cycle)
 
+    def _end_answers(self) -> None:
+        """Let every request end whose answer nobody will read. The library ends only the last of those in the pipeline,
+        and uvloop fails on a write after an abort."""
+        self.pipeline.clear()
+        for answer in self._answers:
+            answer.disconnected = True
+            answer.message_event.set()
+        self._answers = []
+
     def _may_use_reserve(self) -> bool:
         """Whether the request uses the link with a site token, by its form, or asks for health.
 
@@ -295,7 +313,7 @@ class BoundedHttp(HttpToolsProtocol):
             # Central itself has paused reading.
             self._deadline.set(self._options.body_grace_s, RATE_FLOOR)
         elif is_answered or self._size == 0:
-            self.transport.abort()
+            self.abort()
         else:
             self._refuse(InvalidInput("http.too_slow", "the request did not arrive in time"))
 
@@ -305,12 +323,13 @@ class BoundedHttp(HttpToolsProtocol):
             # It counts until its socket is closed and may be closed to make room.
             self.admitted.wait()
         self._config.log_refusal(error.code, self.client, self.loop.time())
-        refuse(self.transport, error)
+        # The library sets it at the first request of the connection.
+        path = getattr(self, "url", b"").partition(b"?")[0].decode("latin-1")
+        refuse(self.transport, self._config.problem_at(path, error))
 
 
-def refuse(transport: Transport, error: FieldpostError) -> None:
+def refuse(transport: Transport, answer: Response) -> None:
     """Answer instead of the application, and close the connection."""
-    answer = problem(error)
     head = [STATUS_LINE[answer.status_code], b"connection: close\r\n"]
     is_tls = transport.get_extra_info("sslcontext") is not None
     answer.headers.update(SECURITY_HEADERS | (TLS_HEADERS if is_tls else {}) | {"Cache-Control": "no-store"})

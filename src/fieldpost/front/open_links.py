@@ -33,7 +33,7 @@ class OpenLink:
     async def check(self) -> None:
         """Close the connection and raise Denied if its token is no longer valid."""
         try:
-            await auth.site(self._websocket.headers, self._accounts)
+            await auth.site_node(self._websocket.headers, self._accounts)
         except Denied as error:
             with suppress(WebSocketDisconnect, RuntimeError):
                 await self._websocket.close(TOKEN_REVOKED, error.message)

@@ -33,6 +33,8 @@ class FrontOptions:
     """Sustained rate of bytes per site."""
     burst_s: float = 10.0
     """Burst size: the items and bytes of this many seconds may arrive at once."""
+    receipts_per_s: float = 50.0
+    """Sustained rate of receipts from one address, for channels whose providers report on deliveries."""
     tls_cert: str = ""
     """PEM file with the certificate and its chain. If set, central serves HTTPS."""
     tls_key: str = ""

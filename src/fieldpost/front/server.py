@@ -13,9 +13,9 @@ from starlette.applications import Starlette
 
 from fieldpost.front.admission import OpenConnection
 from fieldpost.front.http_limits import BoundedHttp, LimitedConfig
+from fieldpost.front.listener import FrontListener
 from fieldpost.front.options import FrontOptions
 from fieldpost.front.tls import Certificate
-from fieldpost.front.tls_listener import TlsListener
 from fieldpost.front.websocket_limits import BoundedWebSocket
 from fieldpost.link.messages import FRAME_BYTES_MAX
 
@@ -79,9 +79,10 @@ class CentralServer(uvicorn.Server):
             )
         )
         self._limited.on_refused = app.state.backend.watch.exposition.connection_refused
+        self._limited.problem_at = app.state.problem_at
         self._is_ready = asyncio.Event()
         self._certificate = certificate
-        self._tls_listener: TlsListener | None = None
+        self._listener: FrontListener | None = None
         self._watching: asyncio.Task[None] | None = None
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
@@ -90,13 +91,10 @@ class CentralServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         for listening in sockets or []:
             _limit_unsent(listening)
-        if self._certificate is None:
-            await super().startup(sockets)
-        else:
-            await super().startup([])
-            config = self._limited
-            self._tls_listener = TlsListener(self._socket, self._certificate.context, config, self._create_protocol)
-            self._tls_listener.start()
+        await super().startup([])
+        context = self._certificate.context if self._certificate else None
+        self._listener = FrontListener(self._socket, context, self._limited, self._create_protocol)
+        self._listener.start()
         self._watching = asyncio.create_task(self._app.state.backend.open_links.run())
         self._is_ready.set()
 
@@ -112,8 +110,8 @@ class CentralServer(uvicorn.Server):
         self._app.state.backend.change_feed.close()
         if self._watching is not None:
             self._watching.cancel()
-        if self._tls_listener is not None:
-            await self._tls_listener.close()
+        if self._listener is not None:
+            await self._listener.close()
         # Nor does the shutdown wait for clients that do not read.
         asyncio.get_running_loop().call_later(GRACE_S / 2, self._abort_blocked)
         await super().shutdown(sockets)
@@ -128,7 +126,7 @@ class CentralServer(uvicorn.Server):
     def _bounded(self) -> list[BoundedHttp | BoundedWebSocket]:
         return cast(list[BoundedHttp | BoundedWebSocket], list(self.server_state.connections))
 
-    def _create_protocol(self, admitted: OpenConnection) -> BoundedHttp:
+    def _create_protocol(self, admitted: OpenConnection | None) -> BoundedHttp:
         protocol = BoundedHttp(self.config, self.server_state, self.lifespan.state)
         protocol.admitted = admitted
         return protocol

@@ -9,11 +9,10 @@ import asyncio
 import os
 import signal
 import ssl
-from asyncio.transports import BaseTransport, Transport
 from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import structlog
 
@@ -82,37 +81,6 @@ class Certificate:
 
     def _file_states(self) -> tuple[tuple[int, int, int] | None, ...]:
         return tuple(_state(path) for path in (self._cert, self._key) if path is not None)
-
-
-class ClosedOnce:
-    """A TLS transport of asyncio that may be closed twice.
-
-    The second `close` would detach it from its connection: a later `abort` does nothing, and a later `write` fails.
-    uvicorn closes twice when a connection ends for two reasons at the same time.
-    """
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-        self.write = transport.write
-        self.abort = transport.abort
-        self.is_closing = transport.is_closing
-        self.pause_reading = transport.pause_reading
-        self.resume_reading = transport.resume_reading
-        self.get_write_buffer_size = transport.get_write_buffer_size
-        self.get_extra_info = transport.get_extra_info
-        self.set_protocol = transport.set_protocol
-        self.get_protocol = transport.get_protocol
-
-    def close(self) -> None:
-        if not self._transport.is_closing():
-            self._transport.close()
-
-
-def closed_once(transport: BaseTransport) -> Transport:
-    """The transport, wrapped if it must not be closed twice; those of uvloop may be."""
-    if type(transport).__module__ == "asyncio.sslproto":
-        return cast(Transport, ClosedOnce(cast(Transport, transport)))
-    return cast(Transport, transport)
 
 
 async def _first(*awaited: Coroutine[Any, Any, object]) -> None:

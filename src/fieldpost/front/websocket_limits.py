@@ -11,6 +11,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import Frame
 
 from fieldpost.front.admission import STATE_KEY, OpenConnection
+from fieldpost.front.http.problems import problem
 from fieldpost.front.http_limits import LINGER_S, LimitedConfig, ReadDeadline, WriteDeadline, malformed, refuse
 from fieldpost.link.messages import FRAME_BYTES_MAX
 from fieldpost.link.session import RATE_FLOOR
@@ -100,7 +101,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         if not self.handshake_initiated:
             # The library rejected a head that httptools accepted, and would never answer.
             self._config.log_refusal(malformed().code, self.client, self.loop.time())
-            refuse(self.transport, malformed())
+            refuse(self.transport, problem(malformed()))
         if self.transport.is_closing():
             return
         if self.is_blocked:
@@ -113,6 +114,14 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self._deadline.arrived(len(data))
         if self._size > MESSAGE_BYTES_MAX:
             self._fail(TOO_BIG, f"at most {FRAME_BYTES_MAX} bytes")
+
+    def handle_parser_exception(self) -> None:
+        if self.conn.close_sent is None:
+            # Bytes after the head, before central accepted the connection: there is no frame yet to answer with.
+            self._config.log_refusal(malformed().code, self.client, self.loop.time())
+            self.abort()
+            return
+        super().handle_parser_exception()
 
     def handle_cont(self, event: Frame) -> None:
         if self.transport.is_closing():

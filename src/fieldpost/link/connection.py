@@ -19,6 +19,7 @@ from fieldpost.link.addresses import NoWebSocket
 from fieldpost.link.codec import decode, decompress, encode
 from fieldpost.link.endpoint import Endpoint, denied
 from fieldpost.link.messages import FRAME_BYTES_MAX, PROTOCOL, ZLIB, Hello, LinkMessage, Refusal
+from fieldpost.system_error import reason_of
 
 CONNECT_S = 15.0
 """The time limit for opening a connection, including name resolution, TLS and greeting."""
@@ -179,10 +180,10 @@ def unreachable(error: Exception) -> Unavailable:
 def describe_error(error: Exception) -> str:
     # The library's own message includes the repr of its settings.
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"Cannot connect to host {error.host}:{error.port}: {error.certificate_error}"
+        return f"no connection to {error.host}:{error.port}: {error.certificate_error}"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return f"Cannot connect to host {error.host}:{error.port}: {error.os_error}"
-    return str(error) or type(error).__name__
+        return f"no connection to {error.host}:{error.port}: {reason_of(error.os_error)}"
+    return reason_of(error)
 
 
 async def _greet(websocket: WebSocket) -> Hello:

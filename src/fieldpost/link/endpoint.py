@@ -39,7 +39,7 @@ class Endpoint:
             if is_plain(url):
                 raise ConfigError(
                     "central.plain",
-                    f"{url} is plain HTTP: everybody on the way to central could read the token",
+                    f"{url} is plain HTTP: anybody on the way to central could read the token",
                     hint="use https://; in a network that you trust, set allow_plain = true under [central] in"
                     " site.toml, or FIELDPOST_ALLOW_PLAIN=true for commands",
                 )

@@ -19,10 +19,11 @@ TIMEOUT_S = 30.0
 ANSWER_BYTES_MAX = 64 * 1024
 
 
-class Joined(msgspec.Struct, frozen=True):
-    """Central's answer: the name of the site."""
+class Joined(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Central's answer: the name of the site, and the node of the code."""
 
     name: str
+    node: int = 0
 
 
 class _Problem(msgspec.Struct, frozen=True):
@@ -50,18 +51,19 @@ def join(
     code: str,
     token: IssuedToken,
     site: str | None = None,
+    node: int | None = None,
     *,
     allow_plain: bool = False,
-) -> str:
-    """Enrol with a code and return the name of the site; `site` is the expected name, if known.
+) -> Joined:
+    """Enrol with a code and return the site and node; `site` and `node` are those of the folder, if known.
 
-    Raises Denied for an invalid code, Conflict for the code of another site, Unavailable without an answer.
+    Raises Denied for an invalid code, Conflict for the code of another site or node, Unavailable without an answer.
     """
-    request = {"prefix": token.prefix, "digest": token.digest.hex(), "site": site}
+    request = {"prefix": token.prefix, "digest": token.digest.hex(), "site": site, "node": node}
     status, content = _post(Endpoint(url, code, ca_file, allow_plain=allow_plain), msgspec.json.encode(request))
     if status == HTTPStatus.OK:
         try:
-            return msgspec.json.decode(content, type=Joined).name
+            return msgspec.json.decode(content, type=Joined)
         except msgspec.DecodeError:
             raise _unusable(status) from None
     try:

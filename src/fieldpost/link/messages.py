@@ -4,7 +4,7 @@ Binary frames of JSON with the tag `t`. Messages evolve only by optional fields,
 different versions; a receiver ignores unknown fields and answers unknown tags with a Refusal.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -40,6 +40,9 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True):
     parent_execution_id: str | None = None
     site: str | None = None
     """If given, it must be the site of the token, or the item is rejected."""
+    severity: str | None = None
+    incident: str | None = None
+    is_cleared: bool = False
 
 
 class Submit(msgspec.Struct, frozen=True, tag_field="t", tag="submit", omit_defaults=True):
@@ -72,6 +75,10 @@ class Ack(msgspec.Struct, frozen=True, tag_field="t", tag="ack"):
     """Central's share of the response time; the line took the rest."""
 
 
+STANDBY = "pair.standby"
+"""The code of a Refusal by a node of a pair that does not lead."""
+
+
 class Refusal(msgspec.Struct, frozen=True, tag_field="t", tag="refusal", omit_defaults=True):
     """The rejection of a whole message: unknown, malformed, too large, or central cannot store it now."""
 
@@ -91,6 +98,8 @@ class Hello(msgspec.Struct, frozen=True, tag_field="t", tag="hello"):
     """The encodings besides plain JSON that this peer accepts; see `ZLIB`."""
     begins: bool = False
     """The first Hello of a polling connection; with POST every poll is a Hello."""
+    node: int | None = None
+    """From central: the node of the site whose token the sender has shown, 0 or 1."""
 
 
 class StatusAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -200,6 +209,82 @@ class CommandResult(msgspec.Struct, frozen=True, tag_field="t", tag="command_res
     """Where the next page of a query starts."""
 
 
+class EpochAsk(msgspec.Struct, frozen=True, tag_field="t", tag="epoch_ask"):
+    """A standby asks for the next epoch of its node; answered by EpochAnswer, like all epoch requests."""
+
+    request: Seq
+    """The sender's number of this request."""
+    known: Seq
+    """The highest epoch that the sender knows."""
+
+
+class EpochRenew(msgspec.Struct, frozen=True, tag_field="t", tag="epoch_renew"):
+    """Renews the lease of an epoch, of the sender or on behalf of the other node: its parity names the holder."""
+
+    request: Seq
+    epoch: Seq
+
+
+class EpochGiveBack(msgspec.Struct, frozen=True, tag_field="t", tag="epoch_give_back"):
+    """The sender has stopped executing and ends the lease of its epoch."""
+
+    request: Seq
+    epoch: Seq
+
+
+EpochCause = Literal["silence", "cut_off", "forced"]
+"""Why a node took an epoch without central: the leader was silent where the pair had no central, this node had heard
+neither for ten minutes, or a person forced it."""
+
+
+class EpochTaken(msgspec.Struct, frozen=True, tag_field="t", tag="epoch_taken", omit_defaults=True):
+    """Reports an epoch that the sender took without central; repeated until it is answered."""
+
+    request: Seq
+    epoch: Seq
+    taken_at: str
+    """By the site's clock."""
+    cause: EpochCause
+    reason: str | None = None
+    """The reason given by the person who forced it."""
+
+
+class EpochAnswer(msgspec.Struct, frozen=True, tag_field="t", tag="epoch_answer"):
+    """Central's answer to an epoch request."""
+
+    request: Seq
+    """As in the request."""
+    epoch: Seq
+    """The highest epoch that central knows of the site."""
+    is_granted: bool
+    """Whether the request was fulfilled; for EpochAsk and EpochRenew, the holder has the lease of `epoch`."""
+
+
+class PairHealth(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The node of a pair that sends a health report."""
+
+    node: int
+    held: Seq
+    """The last epoch that the node held."""
+    known: Seq
+    """The highest epoch that the node knows."""
+    is_leading: bool
+    grounds: str | None = None
+    """Why the leader may execute: `lease`, `peer` or `alone`; None if it may not."""
+    peer_age_s: float | None = None
+    """How long ago the node heard the other one; None if never since its start."""
+    peer_version: str | None = None
+    lag_changes: int = 0
+    """How many changes of this node the other one lacks."""
+    lag_s: float = 0.0
+    """The age of the oldest of them."""
+    switched_at: str | None = None
+    """When this node last became leader or stopped being it."""
+    switch_reason: str | None = None
+    differences: tuple[str, ...] = ()
+    """The settings in which the nodes differ, by name: `external.erp`, `secret erp.token`, `version`."""
+
+
 class Health(msgspec.Struct, frozen=True, tag_field="t", tag="health", omit_defaults=True, kw_only=True):
     """A health report of a site; not answered, because only the newest one counts."""
 
@@ -217,6 +302,8 @@ class Health(msgspec.Struct, frozen=True, tag_field="t", tag="health", omit_defa
     uptime_s: float = 0.0
     is_stopping: bool = False
     """The agent is being stopped; this is its last report."""
+    pair: PairHealth | None = None
+    """None for a single site."""
 
 
 LinkMessage = (
@@ -231,6 +318,11 @@ LinkMessage = (
     | Command
     | CommandResult
     | Health
+    | EpochAsk
+    | EpochRenew
+    | EpochGiveBack
+    | EpochTaken
+    | EpochAnswer
 )
 
 

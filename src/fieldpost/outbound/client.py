@@ -1,32 +1,47 @@
 """The guarded HTTP client: requests to URLs that users configure.
 
-Theory of operation. The URL is parsed once. For every new connection the guard resolves and checks its host; the
-checked addresses are recorded for the request, and sockets are created only for them. The check is at socket creation
-because literal addresses bypass the resolver and nothing bypasses that. No redirects, proxy variables, cookies or
-decompression. One deadline covers everything from waiting for a connection to the last byte of the response, of which
-at most `answer_bytes_max` bytes are read. Connections are limited in total and per host.
+Theory of operation. The URL is parsed once. For every new connection the guard resolves and checks its host, and the
+socket is connected to a checked address; TLS and the Host header keep the name. No redirects, proxy variables, cookies
+or decompression. One deadline covers everything from waiting for a connection to the last byte of the response, of
+which at most `answer_bytes_max` bytes are read. Requests in progress are limited in total and per host.
+
+With `[outbound] proxy` every connection is a tunnel through it (`proxy.py`). The proxy resolves names then; a host that
+is written as an address is checked as before.
 
 A failure names the phase in which it happened (`HttpPhase`), so that the caller can distinguish a problem on our side
 (no connection free, name not resolved) from one of the server.
+
+The client speaks HTTP/1.1 itself, which costs half of what aiohttp's client with hooks for phases and limits did (ADR
+0048).
 """
 
 import asyncio
+import socket
 import ssl
+from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import ip_address
 
-import aiohttp
 from yarl import URL
 
-from fieldpost.outbound.connector import GuardedConnector, HostSlots, blocked_in
+from fieldpost.outbound.answer_parser import AnswerParser, InvalidAnswer
+from fieldpost.outbound.connect import connect
+from fieldpost.outbound.connection import ConnectionKey, ConnectionPool, HttpConnection
 from fieldpost.outbound.guard import AddressGuard
-from fieldpost.outbound.options import OutboundOptions
-from fieldpost.outbound.progress import HttpPhase, RequestProgress, current_progress, trace_config
-from fieldpost.outbound.ranges import Address
+from fieldpost.outbound.options import OutboundOptions, ProxyServer
+from fieldpost.outbound.progress import HttpPhase
+from fieldpost.outbound.proxy import TunnelRefused, open_tunnel
+from fieldpost.system_error import reason_of
 
 ANSWER_BYTES_MAX = 64 * 1024
+_BODILESS_METHODS = ("GET", "HEAD", "OPTIONS", "TRACE", "DELETE")
+_DEFAULTS = {
+    "accept": "Accept: */*\r\n",
+    "accept-encoding": "Accept-Encoding: identity\r\n",
+    "user-agent": "User-Agent: Fieldpost\r\n",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +83,13 @@ class HttpClient:
         tls_context: ssl.SSLContext | None = None,
         options: OutboundOptions | None = None,
     ) -> None:
+        options = options or OutboundOptions()
         self._guard = guard
+        self._proxy = options.proxy_server()
+        self._proxy_guard = guard.for_administrator()
         self._tls_context = tls_context
-        self._options = options or OutboundOptions()
-        self._hosts = HostSlots(self._options.connections_per_host)
-        self._session: aiohttp.ClientSession | None = None
+        self._slots = RequestSlots(options.connections, options.connections_per_host)
+        self._pool = ConnectionPool()
 
     async def request(
         self,
@@ -85,110 +102,214 @@ class HttpClient:
         answer_bytes_max: int = ANSWER_BYTES_MAX,
     ) -> HttpAnswer:
         """Send one request to a URL from `check_url`. Raises Blocked, NoAnswer."""
-        progress = RequestProgress(bool(body), url.scheme == "https")
-        heard: _Heard | None = None
-        token = current_progress.set(progress)
-        # Runs just before the timeout below, which closes the sockets.
-        timer = asyncio.get_running_loop().call_later(timeout_s, progress.note_handshake)
+        ends_at = asyncio.get_running_loop().time() + timeout_s
+        host = url.raw_host or ""
+        head = _head(method, url, headers, body)
         try:
-            async with asyncio.timeout(timeout_s), self._hosts.slot(url.raw_host or ""):
-                self._judge_literal(url, progress.permitted)
-                async with self._opened().request(
-                    method,
-                    url,
-                    headers=headers,
-                    data=body,
-                    allow_redirects=False,
-                    trace_request_ctx=progress,
-                ) as response:
-                    heard = _Heard(response)
-                    await heard.read(answer_bytes_max)
-                    return heard.answer()
+            await self._slots.take(host, ends_at)
         except TimeoutError:
-            if heard is not None:
-                return heard.answer()
-            reason = f"{_TIMEOUTS[progress.phase]} within {timeout_s:g} s"
-            raise NoAnswer(reason, progress.phase, is_sent=progress.is_sent, is_timeout=True) from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            if (blocked := blocked_in(error)) is not None:
-                raise blocked from None
-            is_ended = isinstance(error, aiohttp.ServerDisconnectedError | ConnectionError)
-            is_stale = progress.is_reused and is_ended
-            phase = progress.phase_of(error)
-            raise NoAnswer(_reason(error, phase), phase, is_sent=progress.is_sent, is_stale=is_stale) from None
+            raise _late(HttpPhase.QUEUE, timeout_s) from None
+        try:
+            key = (url.scheme, host, url.port or 0)
+            connection = self._pool.take(key)
+            is_reused = connection is not None
+            if connection is None:
+                connection = await self._connect(key, ends_at, timeout_s)
+            parser = AnswerParser(answer_bytes_max, has_body=method != "HEAD")
+            await self._exchange(connection, head, body, parser, ends_at)
         finally:
-            timer.cancel()
-            current_progress.reset(token)
+            self._slots.give_back(host)
+        if parser.status is None:
+            raise _unanswered(connection, timeout_s, is_reused=is_reused)
+        return HttpAnswer(parser.status, parser.headers, bytes(parser.body), parser.is_whole)
+
+    async def check_hosts(self, host: str, field: str) -> None:
+        """Raise InvalidInput if the host of a configured URL is denied or does not exist; a proxy resolves names."""
+        if self._proxy is None or is_literal(host):
+            await self._guard.check_hosts(host, field)
 
     async def close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        await self._pool.close()
 
-    def _judge_literal(self, url: URL, permitted: set[Address]) -> None:
-        host = url.raw_host or ""
+    async def _exchange(
+        self, connection: HttpConnection, head: bytes, body: bytes, parser: AnswerParser, ends_at: float
+    ) -> None:
+        timer = asyncio.get_running_loop().call_at(ends_at, connection.expire)
         try:
-            address = ip_address(host)
-        except ValueError:
-            return
-        self._guard.check(address, host)
-        permitted.add(address)
+            await connection.send(head, body, parser)
+        finally:
+            timer.cancel()
+            if connection.release():
+                self._pool.put(connection)
 
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=GuardedConnector(self._guard, self._tls_context, self._options.connections),
-                trust_env=False,
-                auto_decompress=False,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=None, sock_read=None),
-                trace_configs=[trace_config()],
-                raise_for_status=False,
-            )
-        return self._session
+    async def _connect(self, key: ConnectionKey, ends_at: float, timeout_s: float) -> HttpConnection:
+        scheme, host, port = key
+        phase = HttpPhase.CONNECT if is_literal(host) else HttpPhase.RESOLVE
+        tls = self._tls() if scheme == "https" else None
+        try:
+            async with asyncio.timeout_at(ends_at) as deadline:
+                if self._proxy is not None:
+                    phase = HttpPhase.PROXY
+                    made = await self._tunnel(self._proxy, host, port)
+                else:
+                    addresses = await self._guard.addresses(host, port)
+                    phase = HttpPhase.CONNECT
+                    made = await connect(addresses, port)
+                phase = HttpPhase.TLS if tls is not None else HttpPhase.CONNECT
+                try:
+                    _, connection = await asyncio.get_running_loop().create_connection(
+                        lambda: self._pool.make(key),
+                        sock=made,
+                        ssl=tls,
+                        server_hostname=host.rstrip(".") if tls is not None else None,
+                    )
+                except BaseException:
+                    made.close()
+                    raise
+                return connection
+        except (OSError, ValueError) as error:  # including TimeoutError, which may be the operating system's
+            if deadline.expired():
+                raise _late(phase, timeout_s) from None
+            raise NoAnswer(_reason(error, phase, f"{host}:{port}"), phase, is_sent=False) from None
+        except TunnelRefused as refused:
+            phase = HttpPhase.CONNECT if refused.is_unreachable else HttpPhase.PROXY
+            raise NoAnswer(f"no connection: {refused}", phase, is_sent=False) from None
+
+    async def _tunnel(self, proxy: ProxyServer, host: str, port: int) -> socket.socket:
+        if is_literal(host):
+            await self._guard.addresses(host, port)
+        made = await connect(await self._proxy_guard.addresses(proxy.host, proxy.port), proxy.port)
+        try:
+            await open_tunnel(made, proxy, host, port)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def _tls(self) -> ssl.SSLContext:
+        return self._tls_context or _default_tls()
 
 
-def _reason(error: BaseException, phase: HttpPhase) -> str:
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "the server closed the connection"
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"TLS handshake failed: {error.certificate_error}"
-    if not isinstance(error, aiohttp.ClientConnectorError):
-        return str(error) or type(error).__name__
-    cause = error.os_error.strerror or str(error.os_error) or "the server closed the connection"
-    return f"{_FAILURES.get(phase, 'no connection')}: {cause}"
+class RequestSlots:
+    """Limits the requests in progress, in total and per host; further ones wait in order."""
+
+    def __init__(self, total: int, per_host: int) -> None:
+        self._total = asyncio.Semaphore(total)
+        self._per_host = per_host
+        self._hosts: dict[str, asyncio.Semaphore] = {}
+        self._requests: Counter[str] = Counter()
+        """Waiting and in progress, by host."""
+
+    async def take(self, host: str, ends_at: float) -> None:
+        """Raises TimeoutError if there is no slot until then, by the time of the event loop."""
+        semaphore = self._hosts.get(host)
+        if semaphore is None:
+            semaphore = self._hosts[host] = asyncio.Semaphore(self._per_host)
+        self._requests[host] += 1
+        try:
+            if semaphore.locked() or self._total.locked():
+                async with asyncio.timeout_at(ends_at):
+                    await self._acquire(semaphore)
+            else:
+                await self._acquire(semaphore)
+        except BaseException:
+            self._leave(host)
+            raise
+
+    def give_back(self, host: str) -> None:
+        self._total.release()
+        self._hosts[host].release()
+        self._leave(host)
+
+    async def _acquire(self, semaphore: asyncio.Semaphore) -> None:
+        await semaphore.acquire()
+        try:
+            await self._total.acquire()
+        except BaseException:
+            semaphore.release()
+            raise
+
+    def _leave(self, host: str) -> None:
+        self._requests[host] -= 1
+        if not self._requests[host]:
+            del self._requests[host], self._hosts[host]
 
 
-class _Heard:
-    """A response whose status is known, with the body received so far."""
+def _head(method: str, url: URL, headers: Mapping[str, str], body: bytes) -> bytes:
+    """The head of a request. Raises NoAnswer if a header would break it."""
+    given = "".join([f"{name}: {text}\r\n" for name, text in headers.items()])
+    if given.count("\n") != len(headers) or given.count("\r") != len(headers) or "\0" in given:
+        raise NoAnswer("a header contains a line break", HttpPhase.QUEUE, is_sent=False)
+    missing = dict(_DEFAULTS)
+    for name in headers:
+        missing.pop(name.lower(), None)
+    length = f"Content-Length: {len(body)}\r\n" if body or method not in _BODILESS_METHODS else ""
+    return "".join((_first_lines(method, url), given, *missing.values(), length, "\r\n")).encode()
 
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-        self._body = bytearray()
-        self._is_whole = False
 
-    async def read(self, limit: int) -> None:
-        """Read the body up to the limit; a body that ends early is kept as far as it was received."""
-        with suppress(aiohttp.ClientError, ConnectionError):
-            while len(self._body) <= limit:
-                piece = await self._response.content.read(limit + 1 - len(self._body))
-                if not piece:
-                    self._is_whole = True
-                    return
-                self._body += piece
-        del self._body[limit:]
-        self._response.close()
+@lru_cache(maxsize=4096)
+def _first_lines(method: str, url: URL) -> str:
+    return f"{method} {url.raw_path_qs} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n"
 
-    def answer(self) -> HttpAnswer:
-        return HttpAnswer(self._response.status, self._response.headers, bytes(self._body), self._is_whole)
+
+@lru_cache(maxsize=1)
+def _default_tls() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+@lru_cache(maxsize=4096)
+def is_literal(host: str) -> bool:
+    """Whether a host is an address and not a name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _unanswered(connection: HttpConnection, timeout_s: float, *, is_reused: bool) -> NoAnswer:
+    phase = HttpPhase.ANSWER if connection.is_sent else HttpPhase.SEND
+    match connection.failure:
+        case TimeoutError():
+            return _late(phase, timeout_s, is_sent=connection.is_sent)
+        case InvalidAnswer() as error:
+            return NoAnswer(f"the answer is not valid HTTP: {error}", phase, is_sent=connection.is_sent)
+        case error:
+            reason = "the server closed the connection" if error is None else _text(error)
+            return NoAnswer(reason, phase, is_sent=connection.is_sent, is_stale=is_reused)
+
+
+def _late(phase: HttpPhase, timeout_s: float, *, is_sent: bool = False) -> NoAnswer:
+    return NoAnswer(f"{_TIMEOUTS[phase]} within {timeout_s:g} s", phase, is_sent=is_sent, is_timeout=True)
+
+
+def _reason(error: Exception, phase: HttpPhase, server: str) -> str:
+    return f"{_FAILURES.get(phase) or f'no connection to {server}'}: {_text(error)}"
+
+
+def _text(error: Exception) -> str:
+    match error:
+        case ssl.SSLError() | socket.gaierror():
+            return str(error) if isinstance(error, ssl.SSLCertVerificationError) else error.strerror or str(error)
+        case OSError(errno=int()):
+            return reason_of(error)
+        case _:
+            return str(error) or "the server closed the connection"
 
 
 _TIMEOUTS = {
     HttpPhase.QUEUE: "no free connection",
+    HttpPhase.PROXY: "no answer from the proxy",
     HttpPhase.RESOLVE: "no answer from the name server",
     HttpPhase.CONNECT: "no connection",
     HttpPhase.TLS: "no TLS handshake",
     HttpPhase.SEND: "the request was not sent",
     HttpPhase.ANSWER: "no answer",
 }
-_FAILURES = {HttpPhase.RESOLVE: "name resolution failed", HttpPhase.TLS: "TLS handshake failed"}
+_FAILURES = {
+    HttpPhase.PROXY: "no connection to the proxy",
+    HttpPhase.RESOLVE: "name resolution failed",
+    HttpPhase.TLS: "TLS handshake failed",
+}

@@ -17,6 +17,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 LOCATE_S = 5.0
 """Timeout of the check that a configured host exists."""
+PASSED_MAX = 10_000
 _NO_SUCH_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
 log = structlog.get_logger()
@@ -38,6 +39,12 @@ class AddressGuard:
         self._mode = mode
         self._allowed = allowed or Allowed()
         self._resolve = resolve or SystemResolver()
+        self._passed: set[tuple[str, Address]] = set()
+        """Addresses that were allowed; the rules do not change."""
+
+    def for_administrator(self) -> "AddressGuard":
+        """The guard for hosts that only an administrator sets, with the same resolver."""
+        return self if self._mode == "admin" else AddressGuard("admin", self._allowed, self._resolve)
 
     async def addresses(self, host: str, port: int) -> list[Address]:
         """All addresses of a host, checked. Raises Blocked if any is denied, OSError if there are none."""
@@ -69,7 +76,12 @@ class AddressGuard:
 
     def check(self, address: Address, host: str) -> None:
         """Raise Blocked if the address is denied."""
+        if (host, address) in self._passed:
+            return
         reason = refusal(address, host, self._mode, self._allowed)
         if reason is not None:
             log.warning("outbound.blocked", host=host, address=str(address), mode=self._mode, reason=reason)
             raise Blocked(host, reason)
+        if len(self._passed) >= PASSED_MAX:
+            self._passed.clear()
+        self._passed.add((host, address))

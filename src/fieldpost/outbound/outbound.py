@@ -22,6 +22,7 @@ class Outbound:
         clock: Clock | None = None,
     ) -> None:
         options = options or OutboundOptions()
+        self.options = options
         allowed = options.allowed()
         resolver = resolve or SystemResolver(options.lookup_timeout_s, clock=clock)
         self.strict = AddressGuard("strict", allowed, resolver)

@@ -129,9 +129,11 @@ async def _serve(
                     node.upkeep.sampler.run(),
                     node.upkeep.indexer.run(),
                     node.upkeep.clock_watch.run(),
+                    node.upkeep.session_watch.run(),
                     node.upkeep.sealer.run(),
                     node.upkeep.expiry.run(),
                     node.notices.run(),
+                    node.waiting_events.run(),
                     node.commands.run(),
                     operate.bulk_actions.run(),
                 )
@@ -156,6 +158,7 @@ async def _serve(
         for adapter in node.adapters.values():
             await adapter.close()
         await node.outbound.close()
+        await node.pool.close()
         await node.upkeep.leader.resign()
         await store.write(nodes.stop, node_id, now=store.now())
         log.info("central.stopped", node_id=node_id)

@@ -30,6 +30,7 @@ from fieldpost.core.errors import ConfigError, Conflict, FieldpostError
 from fieldpost.link.endpoint import is_plain
 from fieldpost.run.exposure import exposure_check
 from fieldpost.run.settings import CentralSettings
+from fieldpost.system_error import reason_of
 
 CLOCK_WARNING = timedelta(seconds=5)
 ASK_S = 5.0
@@ -175,7 +176,6 @@ def _readiness_of(host: str, port: int, token: str | None) -> list[Check]:
         answer = json.loads(connection.getresponse().read(65536))
         return [Check(f"central's {c['name']}", CheckVerdict(c["status"]), str(c["detail"])) for c in answer["checks"]]
     except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
-        reason = str(error) or type(error).__name__
-        return [Check("central", CheckVerdict.FAILING, f"no answer from {host} port {port}: {reason}")]
+        return [Check("central", CheckVerdict.FAILING, f"no answer from {host} port {port}: {reason_of(error)}")]
     finally:
         connection.close()

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fieldpost.core.setting import EffectiveSetting, shown
-from fieldpost.run.settings import DEFAULT_FILE, PREFIX, CentralSettings, given, load
+from fieldpost.run.settings import CentralSettings, load
+from fieldpost.run.settings_file import DEFAULT_FILE, PREFIX, given
 
 DEFAULT = "default"
 PROGRAM = "the program that started it"

@@ -10,7 +10,7 @@ from fieldpost.core.checks import Check, CheckVerdict
 from fieldpost.core.errors import ConfigError
 from fieldpost.core.setting import open_secrets
 from fieldpost.run.effective_settings import secret_keys, variable
-from fieldpost.run.settings import DEFAULT_FILE, in_file
+from fieldpost.run.settings_file import DEFAULT_FILE, in_file
 
 
 def refuse_exposure(file: Path | None) -> None:

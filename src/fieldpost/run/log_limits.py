@@ -47,9 +47,10 @@ class LineLimiter:
             if dropped:
                 event["dropped"] = dropped
         for name, value in event.items():
-            characters_max = SHORT_CHARACTERS_MAX if name == "path" else VALUE_CHARACTERS_MAX
-            if isinstance(value, str) and len(value) > characters_max:
-                event[name] = f"{value[:characters_max]}…"
+            if isinstance(value, str) and len(value) > SHORT_CHARACTERS_MAX:
+                characters_max = SHORT_CHARACTERS_MAX if name == "path" else VALUE_CHARACTERS_MAX
+                if len(value) > characters_max:
+                    event[name] = f"{value[:characters_max]}…"
         return event
 
     def _admit(self, event: EventDict) -> int:

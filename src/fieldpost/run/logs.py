@@ -6,16 +6,19 @@ final filter (`scrub_with`). Lines that strangers cause are limited, and nothing
 (`log_limits`). Tracebacks show no values of variables. A log that cannot be written never stops the work.
 """
 
-import contextlib
 import logging
 import sys
 from collections.abc import Callable, MutableMapping
 from typing import Any, TextIO
 
 import structlog
+from structlog.typing import EventDict
 
+from fieldpost.clock import SystemClock
 from fieldpost.core.errors import ConfigError
 from fieldpost.run.log_limits import LineLimiter, escape_values, escaped_traceback
+
+_processors: list[structlog.typing.Processor] = []
 
 
 def configure(level: str = "info", json: bool = False, stream: TextIO | None = None) -> None:
@@ -43,8 +46,10 @@ def configure(level: str = "info", json: bool = False, stream: TextIO | None = N
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(max(threshold, logging.WARNING))
+    # Loggers that were used before keep this list.
+    _processors[:] = [LineLimiter(), _stamp, *ending]
     structlog.configure(
-        processors=[LineLimiter(), *shared, structlog.processors.StackInfoRenderer(), *ending],
+        processors=_processors,
         logger_factory=lambda *_: _Log(target),
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         cache_logger_on_first_use=True,
@@ -69,20 +74,40 @@ class _Log(structlog.WriteLogger):
     """Drops lines silently if the disk is full or stderr is closed: the work continues."""
 
     def msg(self, message: str) -> None:
-        with contextlib.suppress(OSError, ValueError):
+        try:  # noqa: SIM105  # a context manager costs as much as the write
             super().msg(_guard.scrub(message))
+        except (OSError, ValueError):
+            pass
 
     debug = info = warning = error = critical = exception = msg
 
 
 def _ending(json: bool, is_terminal: bool) -> list[structlog.typing.Processor]:
     if json:
-        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+        return [_with_traceback, structlog.processors.JSONRenderer(default=str)]
     if is_terminal:
         # The default also shows the variables of each frame, including passwords.
         renderer = structlog.dev.ConsoleRenderer(pad_event_to=24, exception_formatter=escaped_traceback)
         return [escape_values, renderer]
-    return [structlog.processors.format_exc_info, _key_values]
+    return [_with_traceback, _key_values]
+
+
+def _stamp(logger: Any, method: str, event: EventDict) -> EventDict:
+    """Level, time and, if requested, the stack: structlog's processors in one call, as there is a line per attempt."""
+    if "stack_info" in event:
+        event = _render_stack(logger, method, event)
+    event["level"] = _LEVELS.get(method, method)
+    event["timestamp"] = _now().isoformat()[:-6] + "Z"
+    return event
+
+
+def _with_traceback(logger: Any, method: str, event: EventDict) -> EventDict:
+    return structlog.processors.format_exc_info(logger, method, event) if "exc_info" in event else event
+
+
+_render_stack = structlog.processors.StackInfoRenderer()
+_now = SystemClock().now
+_LEVELS = {"warn": "warning", "exception": "error"}
 
 
 def _key_values(_logger: object, _method: str, values: MutableMapping[str, Any]) -> str:

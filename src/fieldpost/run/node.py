@@ -14,17 +14,23 @@ from fieldpost.central.commands.sender import CommandSender
 from fieldpost.central.dispatch.crash_log import CRASH_FILE, CrashLog
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.ingest.notices import NoticePublisher
+from fieldpost.central.ingest.receipts import ReceiptIngest
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
+from fieldpost.central.rendering.composer import Composer
+from fieldpost.central.rendering.pool import RenderPool
+from fieldpost.central.rendering.waiting import WaitingEvents
 from fieldpost.central.secrets.key_files import load_keyring
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.figures import installation
 from fieldpost.central.upkeep.sealer import HEADS_FILE
 from fieldpost.central.upkeep.upkeep import CentralUpkeep
+from fieldpost.central.watch.channel_checks import ChannelChecks
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.watch import Watch
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.delivery.adapter import Adapter
+from fieldpost.core.delivery.routing import traits_of
 from fieldpost.core.errors import ConfigError
 from fieldpost.core.ids import new_id
 from fieldpost.core.setting import EffectiveSettings
@@ -49,6 +55,8 @@ class CentralNode:
     operate: Operate
     commands: CommandSender
     notices: NoticePublisher
+    pool: RenderPool
+    waiting_events: WaitingEvents
     dispatcher: Dispatcher
     upkeep: CentralUpkeep
     server: CentralServer
@@ -66,15 +74,28 @@ async def assemble(
     loaded = adapters.load(outbound, webhooks=settings.webhooks, message_id_domain=message_id_domain)
     keyring = await load_keyring(store, settings.secrets, folder, clock.now())
     logs.scrub_with(keyring.scrub)
+    pool = RenderPool()
+    composer = Composer(pool, loaded)
     operate = Operate.over(
-        store, loaded, clock, keyring, settings.intents, settings.accounts, webhooks=settings.webhooks
+        store,
+        loaded,
+        clock,
+        keyring,
+        settings.intents,
+        settings.accounts,
+        webhooks=settings.webhooks,
+        pool=pool,
+        template_wait_days=settings.events.template_wait_days,
+        zgw=settings.zgw,
+        public_url=settings.front.public_url,
     )
     if settings.oidc.issuer:
         public_url = settings.front.public_url
         oidc = Oidc(store, clock, operate.logins, outbound.admin_http, settings.oidc, public_url)
         operate = replace(operate, oidc=oidc)
     metrics = Metrics(clock)
-    ingest = Ingest(store, clock, settings.ingest, metrics, settings.mirror, settings.events)
+    receipts = ReceiptIngest(store, loaded, keyring)
+    ingest = Ingest(store, clock, settings.ingest, metrics, settings.mirror, settings.events, composer, receipts)
     commands = CommandSender(store, ingest.mirrors, settings.mirror.reconcile_interval_s, clock)
     notices = NoticePublisher(store, clock, ingest.publisher)
     rng = random.Random(secrets.randbits(64))
@@ -89,6 +110,9 @@ async def assemble(
         metrics,
         settings.webhooks,
         CrashLog(folder / CRASH_FILE),
+        composer,
+        settings.zgw.retry_policy,
+        settings.front.public_url,
     )
     sweep_interval_s = settings.dispatch.interval_s
     upkeep = CentralUpkeep.over(
@@ -112,13 +136,29 @@ async def assemble(
         sweep_interval_s,
         settings.upkeep.audit_retention,
         settings.ingest.ceilings,
+        settings.events.template_wait_days,
+        {name: traits_of(adapter) for name, adapter in loaded.items()},
+        ChannelChecks(store, loaded, keyring, settings.front.public_url),
     )
     shown = EffectiveSettings(node_id, effective_settings(settings, origins))
-    app = create_app(operate, watch, ingest, commands, settings.front, clock, shown)
+    app = create_app(operate, watch, ingest, commands, settings.front, clock, shown, settings.zgw)
     certificate = Certificate(settings.front) if settings.front.has_tls else None
     server = CentralServer(app, listening, settings.front, certificate)
     return CentralNode(
-        node_id, store, clock, outbound, loaded, operate, commands, notices, dispatcher, upkeep, server, certificate
+        node_id,
+        store,
+        clock,
+        outbound,
+        loaded,
+        operate,
+        commands,
+        notices,
+        pool,
+        WaitingEvents(store, clock, settings.events.template_wait_days),
+        dispatcher,
+        upkeep,
+        server,
+        certificate,
     )
 
 

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
 from fieldpost.clock import Clock
 from fieldpost.core.errors import ConfigError
 from fieldpost.link.client import LinkClient
+from fieldpost.link.messages import LinkMessage
 from fieldpost.link.session import LinkSession
 from fieldpost.site.buffer.agent_lock import AgentLock
 from fieldpost.site.buffer.buffer import Buffer
@@ -22,6 +23,8 @@ from fieldpost.site.config.options import ForwardOptions
 from fieldpost.site.forwarding.call_forwarder import CallForwarder
 from fieldpost.site.forwarding.forwarder import Forwarder
 from fieldpost.site.local.server import LocalApi
+from fieldpost.site.pair.node import PairNodeTask
+from fieldpost.site.pair.pair_files import PairFiles
 from fieldpost.site.repair.damage import refuse_damaged
 from fieldpost.site.reporting.control import Control
 from fieldpost.site.upkeep import BufferUpkeep
@@ -76,13 +79,29 @@ class Agent:
         external = ExternalCarrier(clock, folder.outbound)
         database = DatabaseCarrier(clock, folder.outbound)
         forwarder = Forwarder(buffer, central, self._options, clock, self._random)
+
+        async def finish(grace_s: float) -> None:
+            await asyncio.gather(calls.finish(grace_s), writes.finish(grace_s))
+
+        async def send(message: LinkMessage) -> None:
+            await control.send(message)
+
+        pair: PairNodeTask | None = None
+        if PairFiles(folder.path).is_paired:
+            pair = PairNodeTask(folder, buffer, clock, self._random.getrandbits(48), send, finish)
+        may_execute = pair.may_execute if pair is not None else _always
+        given: dict[str, Any] = {"options": folder.calls, "forward": self._options, "may_execute": may_execute}
+        calls = CallForwarder(buffer, external, folder.externals, clock, **given)
+        writes = CallForwarder(buffer, database, folder.databases, clock, **given)
+        control = Control(folder, buffer, lambda: forwarder.health, clock, self._random, pair=pair)
         return [
             forwarder,
-            CallForwarder(buffer, external, folder.externals, clock, options=folder.calls, forward=self._options),
-            CallForwarder(buffer, database, folder.databases, clock, options=folder.calls, forward=self._options),
-            BufferUpkeep(buffer, clock, tracking=folder.tracking, events=folder.events),
-            Control(folder, buffer, lambda: forwarder.health, clock, self._random),
-            LocalApi(folder, buffer, clock, health=lambda: forwarder.health),
+            calls,
+            writes,
+            BufferUpkeep(buffer, clock, tracking=folder.tracking, events=folder.events, may_execute=may_execute),
+            control,
+            LocalApi(folder, buffer, clock, health=lambda: forwarder.health, pair=pair),
+            *([] if pair is None else [pair]),
         ]
 
     async def _run_with_grace(self, tasks: "Sequence[AgentTask]", stopping: asyncio.Event) -> None:
@@ -100,6 +119,10 @@ class Agent:
         for result in results:
             if isinstance(result, Exception):
                 raise result
+
+
+def _always() -> bool:
+    return True
 
 
 class AgentTask(Protocol):

@@ -145,8 +145,15 @@ class Caller(Generic[D]):
     """Issues the cached calls of one category and makes their first attempts, in this process."""
 
     def __init__(
-        self, buffer: Buffer, category: Category, make_carrier: Callable[[], CallCarrier[D]], clock: Clock
+        self,
+        buffer: Buffer,
+        category: Category,
+        make_carrier: Callable[[], CallCarrier[D]],
+        clock: Clock,
+        wait_ms: int = 0,
     ) -> None:
+        """`wait_ms`: how long a call waits for its copy on the other node of a pair, before its first attempt."""
+        self._wait_ms = wait_ms
         self._buffer = buffer
         self._category = category
         self._make_carrier = make_carrier
@@ -181,6 +188,10 @@ class Caller(Generic[D]):
         if issued.message is None:
             self._refuse_again(issued.call_id)
         else:
+            if self._wait_ms:
+                from fieldpost.site.buffer.pair.copy_wait import wait_for_copy
+
+                wait_for_copy(self._buffer, "call", issued.call_id, self._wait_ms, self._clock.monotonic)
             self._try(issued.message, definition)
         return issued.call_id
 

@@ -43,7 +43,8 @@ def join_central(
     make_folder(path)
     token = _kept_token(path / NEW_TOKEN_FILE, entropy)
     try:
-        name = join(url, ca_file, code, token, before.name if before else None, allow_plain=allow_plain)
+        expected = (before.name, before.node) if before else (None, None)
+        joined = join(url, ca_file, code, token, *expected, allow_plain=allow_plain)
     except (Conflict, Denied) as error:
         (path / NEW_TOKEN_FILE).unlink()
         if isinstance(error, Denied) and before is not None:
@@ -52,7 +53,7 @@ def join_central(
         raise
     # One atomic rename: the agent, which reads the token for each connection, gets the old or the new one.
     os.replace(path / NEW_TOKEN_FILE, path / TOKEN_FILE)
-    return before or write_settings(path, name, url, ca_file, allow_plain=allow_plain)
+    return before or write_settings(path, joined.name, url, ca_file, joined.node, allow_plain=allow_plain)
 
 
 def _kept_token(file: Path, entropy: bytes) -> IssuedToken:

@@ -12,8 +12,10 @@ from typing import Literal, cast
 import msgspec
 
 from fieldpost.clock import Clock
+from fieldpost.core.alarm import check_incident, check_is_cleared, check_severity
 from fieldpost.core.errors import Denied, NotFound, Unavailable
 from fieldpost.core.ids import NotificationId, parse_notification_id
+from fieldpost.core.notification import alarm_texts
 from fieldpost.core.sites.message import Category, RejectedMessage
 from fieldpost.core.text import check_body, check_list_name, check_subject
 from fieldpost.core.times import from_text, microseconds_to_text, to_microseconds
@@ -58,9 +60,11 @@ class NotificationStatus:
 class Notify:
     """The notifications of one site, available as `site.notify`."""
 
-    def __init__(self, buffer: Buffer, endpoint: Callable[[], Endpoint], clock: Clock) -> None:
+    def __init__(self, buffer: Buffer, endpoint: Callable[[], Endpoint], clock: Clock, wait_ms: int = 0) -> None:
+        """`wait_ms`: how long `send` waits for the copy on the other node of a pair."""
         self._buffer = buffer
         self._endpoint = endpoint
+        self._wait_ms = wait_ms
         self._clock = clock
 
     def to(self, list_name: str) -> "ListSender":
@@ -69,7 +73,7 @@ class Notify:
         Raises InvalidInput if the name is empty, too long or contains control characters. Whether the list exists is
         checked at central.
         """
-        return ListSender(self._buffer, self._clock, check_list_name(list_name))
+        return ListSender(self._buffer, self._clock, check_list_name(list_name), self._wait_ms)
 
     def status(self, notification_id: NotificationId | str) -> NotificationStatus:
         """The status of the notification: from the buffer while it is there, else from central.
@@ -105,8 +109,9 @@ class Notify:
 class ListSender:
     """Sends notifications to one list; returned by `notify.to`."""
 
-    def __init__(self, buffer: Buffer, clock: Clock, list_name: str) -> None:
+    def __init__(self, buffer: Buffer, clock: Clock, list_name: str, wait_ms: int = 0) -> None:
         self._buffer = buffer
+        self._wait_ms = wait_ms
         self._clock = clock
         self._list_name = list_name
 
@@ -120,18 +125,24 @@ class ListSender:
         script: str | None = None,
         execution_id: str | None = None,
         parent_execution_id: str | None = None,
+        severity: str | None = None,
+        incident: str | None = None,
+        is_cleared: bool = False,
     ) -> NotificationId:
         """Notify the list. When this returns, the notification is on this machine's disk and will be forwarded.
 
         Args:
             subject: one line, at most 998 bytes of UTF-8.
             body: plain text, at most 256 KiB of UTF-8.
-            key: idempotency key: a repeated send with the same key, list, subject and body is the same notification
-                and returns the same id.
+            key: idempotency key: a repeated send with the same key and content is the same notification and returns the
+                same id.
             instance: the machine or unit concerned.
             script: the sending script.
             execution_id: the run of the script.
             parent_execution_id: the run that started this run.
+            severity: info, warning, error or critical; without it, the default of the list.
+            incident: the subject of the alarm, at most 255 characters: the same text when it is raised and cleared.
+            is_cleared: whether this reports that the incident is over.
 
         Raises:
             InvalidInput: an argument is invalid; `field` names it. Nothing was written.
@@ -142,13 +153,28 @@ class ListSender:
         labels = labels_of((instance, script, execution_id, parent_execution_id))
         notification_id = fresh_id(now // 1000)
         text = microseconds_to_text(now)
-        item = Item(notification_id, self._list_name, check_subject(subject), check_body(body), text, *labels)
+        item = Item(
+            notification_id,
+            self._list_name,
+            check_subject(subject),
+            check_body(body),
+            text,
+            *labels,
+            severity=check_severity(severity),
+            incident=check_incident(incident),
+            is_cleared=check_is_cleared(is_cleared),
+        )
+        content = (self._list_name, subject, body, *alarm_texts(item.severity, incident, is_cleared))
         stored_id = self._buffer.add(
             notification_id,
             _encode(item).decode(),
             now,
-            None if key is None else key_for(key, Category.NOTIFICATION.value, self._list_name, subject, body),
+            None if key is None else key_for(key, Category.NOTIFICATION.value, *content),
         )
+        if self._wait_ms:
+            from fieldpost.site.buffer.pair.copy_wait import wait_for_copy
+
+            wait_for_copy(self._buffer, "message", stored_id, self._wait_ms, self._clock.monotonic)
         return stored_id  # type: ignore[return-value]  # Calling NotificationId would cost time and change nothing.
 
     def __repr__(self) -> str:

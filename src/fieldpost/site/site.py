@@ -46,10 +46,15 @@ class Site:
         self._folder = folder
         self._clock = clock
         self._buffer = Buffer(folder.buffer_path, folder.buffer, folder.events)
-        self.notify = Notify(self._buffer, folder.endpoint, clock)
+        pair = folder.pair
+        self.notify = Notify(self._buffer, folder.endpoint, clock, pair.notification_wait_ms)
         self.tracking = Tracking(self._buffer.read)
-        self._external = Caller(self._buffer, Category.EXTERNAL_CALL, self._external_carrier, clock)
-        self._database = Caller(self._buffer, Category.DATABASE_WRITE, self._database_carrier, clock)
+        self._external = Caller(
+            self._buffer, Category.EXTERNAL_CALL, self._external_carrier, clock, pair.external_call_wait_ms
+        )
+        self._database = Caller(
+            self._buffer, Category.DATABASE_WRITE, self._database_carrier, clock, pair.database_write_wait_ms
+        )
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], *, clock: Clock | None = None) -> "Site":

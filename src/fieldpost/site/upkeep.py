@@ -16,10 +16,10 @@ import structlog
 from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError
 from fieldpost.core.sites.message import Category
+from fieldpost.core.sites.site_event import SiteEventKind
 from fieldpost.core.times import to_text
 from fieldpost.site.buffer import command_log, event_log, keys, notifications, tracking
 from fieldpost.site.buffer.buffer import Buffer
-from fieldpost.site.buffer.event_log import EventKind
 from fieldpost.site.config.options import EventOptions, TrackingOptions
 
 T = TypeVar("T")
@@ -40,7 +40,10 @@ class BufferUpkeep:
         *,
         tracking: TrackingOptions | None = None,
         events: EventOptions | None = None,
+        may_execute: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`may_execute`: the standby of a pair deletes no records; it gets the leader's deletions."""
+        self._may_execute = may_execute
         self._buffer = buffer
         self._clock = clock
         self._tracking = tracking or TrackingOptions()
@@ -66,17 +69,18 @@ class BufferUpkeep:
         if not await asyncio.to_thread(self._buffer.keep_reserve):
             _log.warning("reserve.missing", hint="the site's disk is nearly full")
         deleted = 0
-        for step in (
+        records: list[Callable[[apsw.Cursor], int]] = [
             partial(tracking.purge, before=_before(now, self._tracking.retention_days), limit=BATCH),
             partial(keys.purge, before=_before(now, self._tracking.key_retention_days), limit=BATCH),
             partial(command_log.purge, before=_before(now, command_log.RETENTION_DAYS), limit=BATCH),
-            partial(
-                event_log.trim,
-                before=_before(now, self._events.retention_days),
-                bytes_max=self._events.bytes_max,
-                most=BATCH,
-            ),
-        ):
+        ]
+        trim = partial(
+            event_log.trim,
+            before=_before(now, self._events.retention_days),
+            bytes_max=self._events.bytes_max,
+            most=BATCH,
+        )
+        for step in (*(records if self._may_execute() else ()), trim):
             deleted += await self._repeat(step)
         await self._log_waiting(now)
         return deleted
@@ -107,7 +111,7 @@ class BufferUpkeep:
         self._is_waiting_long = True
         if not was_waiting:
             text = f"notifications have been waiting since {to_text(oldest)}"
-            entry = event_log.event(EventKind.WAITING_LONG, now, text, category=Category.NOTIFICATION)
+            entry = event_log.event(SiteEventKind.WAITING_LONG, now, text, category=Category.NOTIFICATION)
             await asyncio.to_thread(self._buffer.write, event_log.append, [entry])
 
 

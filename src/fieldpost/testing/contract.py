@@ -18,109 +18,85 @@ the behaviours. The name of a test states its claim; a failure shows the outcome
 """
 
 import asyncio
-import logging
-import re
-import traceback
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
+from datetime import timedelta
 
-from structlog.testing import capture_logs
-
-from fieldpost.core.delivery.adapter import Adapter, ClaimLost, Described
-from fieldpost.core.delivery.outcome import Delivered, Held, Outcome, PermanentFailure, TransientFailure, Uncertain
-from fieldpost.core.errors import InvalidInput
+from fieldpost.core.delivery.adapter import Adapter, ClaimLost
+from fieldpost.core.delivery.holds import HoldKind
+from fieldpost.core.delivery.outcome import (
+    Delivered,
+    Evidence,
+    Held,
+    PermanentFailure,
+    TransientFailure,
+    Uncertain,
+)
+from fieldpost.core.delivery.receipt import Receipts, ReceiptStatus
 from fieldpost.core.ids import NotificationId
-from fieldpost.core.notification import TargetStatus
-from fieldpost.core.secret import Secret
-from fieldpost.testing.world import BEHAVIOURS, NASTY, Behaviour, World, envelope
+from fieldpost.core.notification import Target, TargetStatus
+from fieldpost.core.text import BODY_BYTES_MAX
+from fieldpost.testing.contract_settings import (
+    DEADLINE_S,
+    PATIENCE_S,
+    SENDING_DEADLINE_S,
+    SHORT_DEADLINE_S,
+    SettingsContract,
+    in_world,
+    seen,
+)
+from fieldpost.testing.world import HOSTILE_TEXTS, Behaviour, World, envelope
 
-DEADLINE_S = 20.0
-SHORT_DEADLINE_S = 1.0
-"""For tests without an answer."""
-SENDING_DEADLINE_S = 3.0
-"""For tests without an answer after the message was sent; long enough for a busy machine."""
-PATIENCE_S = 10.0
-"""How far an adapter may exceed its deadline on a busy machine before a test fails."""
-
-
-ContractCheck = Callable[[Any, Adapter, World], Coroutine[Any, Any, None]]
-
-
-def in_world(
-    *behaviours: Behaviour, deadline_s: float = DEADLINE_S
-) -> Callable[[ContractCheck], Callable[[Any], None]]:
-    """Turn a coroutine method into a test that runs once per behaviour, with a new adapter and world each time."""
-
-    def decorate(check: ContractCheck) -> Callable[[Any], None]:
-        def test(self: "AdapterContract") -> None:
-            for behaviour in behaviours:
-                self._run(behaviour, partial(check, self), deadline_s)
-
-        # Not functools.wraps: pytest would take `adapter` and `world` for fixtures.
-        test.__name__, test.__qualname__, test.__doc__ = check.__name__, check.__qualname__, check.__doc__
-        return test
-
-    return decorate
+LONGEST_BODY = (
+    ("Flow 0 m³/h since 08:14. " * (BODY_BYTES_MAX // 24)).encode()[:BODY_BYTES_MAX].decode("utf-8", "ignore")
+)
 
 
-class AdapterContract:
+class AdapterContract(SettingsContract):
     """Subclass it in your tests, under a name that begins with `Test`."""
 
-    good_targets: tuple[str, ...] = ()
-    bad_targets: tuple[str, ...] = ()
-    bad_settings: tuple[tuple[str, object], ...] = ()
-    """Fields and values that must be rejected in otherwise valid settings."""
-
-    def make(self, deadline_s: float) -> Adapter:
-        """A new adapter with this deadline for attempts."""
-        raise NotImplementedError
-
-    def world(self, behaviour: Behaviour) -> AbstractAsyncContextManager[World]:
-        """The service with this behaviour."""
-        raise NotImplementedError
+    limits_requests: bool = False
+    """Whether the provider limits the number of requests: then the world also has the behaviour `too_many`."""
+    reports_failures: bool = False
+    """Whether the provider reports on accepted targets when it is asked: then the world also has `fails_later`."""
 
     # -- outcomes ------------------------------------------------------------------------------------------------------
 
     @in_world("accepts")
-    async def test_what_is_accepted_is_delivered_once_to_each_target(self, adapter: Adapter, world: World) -> None:
+    async def test_accepted_message_reaches_each_target_once(self, adapter: Adapter, world: World) -> None:
         outcome = await adapter.deliver(envelope(world))
         assert isinstance(outcome, Delivered), seen(outcome)
         assert sorted(target for target, _ in world.copies()) == sorted(world.targets), world.copies()
         named = {target.address: target.status for target in outcome.targets}
-        assert set(named.values()) <= {TargetStatus.DELIVERED}, seen(outcome)
+        assert set(named.values()) <= {TargetStatus.DELIVERED, TargetStatus.ACCEPTED}, seen(outcome)
         assert not named or set(named) == set(world.targets), seen(outcome)
 
     @in_world("refuses")
-    async def test_what_is_refused_for_good_is_permanent_and_says_why(self, adapter: Adapter, world: World) -> None:
+    async def test_rejection_for_good_is_permanent_with_a_reason(self, adapter: Adapter, world: World) -> None:
         outcome = await adapter.deliver(envelope(world))
         assert isinstance(outcome, PermanentFailure), seen(outcome)
         assert outcome.error.strip(), "a failure must say why"
         assert not world.copies()
 
     @in_world("later")
-    async def test_what_is_put_off_is_transient_and_says_why(self, adapter: Adapter, world: World) -> None:
+    async def test_temporary_rejection_is_transient_with_a_reason(self, adapter: Adapter, world: World) -> None:
         outcome = await adapter.deliver(envelope(world))
         assert isinstance(outcome, TransientFailure), seen(outcome)
         assert outcome.error.strip(), "a failure must say why"
         assert not world.copies()
 
     @in_world("away")
-    async def test_nobody_there_is_never_blamed_on_the_message(self, adapter: Adapter, world: World) -> None:
+    async def test_unreachable_server_is_not_blamed_on_the_message(self, adapter: Adapter, world: World) -> None:
         outcome = await adapter.deliver(envelope(world))
         assert isinstance(outcome, Held | TransientFailure), seen(outcome)
         assert outcome.error.strip(), "a failure must say why"
 
     @in_world("silent", deadline_s=SENDING_DEADLINE_S)
-    async def test_silence_after_the_message_was_sent_is_uncertain(self, adapter: Adapter, world: World) -> None:
+    async def test_timeout_after_the_message_was_sent_is_uncertain(self, adapter: Adapter, world: World) -> None:
         outcome = await adapter.deliver(envelope(world))
         assert isinstance(outcome, Uncertain), seen(outcome)
 
     @in_world("hangs", deadline_s=SHORT_DEADLINE_S)
-    async def test_silence_before_the_message_was_sent_is_known_to_be_before(
-        self, adapter: Adapter, world: World
-    ) -> None:
+    async def test_timeout_before_the_message_was_sent_is_not_uncertain(self, adapter: Adapter, world: World) -> None:
         outcome = await adapter.deliver(envelope(world))
         assert isinstance(outcome, Held | TransientFailure), seen(outcome)
         assert not world.copies()
@@ -135,10 +111,57 @@ class AdapterContract:
         assert len(ids) == 3, world.copies()
         assert ids[0] == ids[1] != ids[2], world.copies()
 
+    def test_too_many_requests_pause_without_evidence_against_the_path(self) -> None:
+        async def check(adapter: Adapter, world: World) -> None:
+            outcome = await adapter.deliver(envelope(world))
+            assert isinstance(outcome, Held), seen(outcome)
+            assert outcome.kind is HoldKind.RATE_LIMIT, seen(outcome)
+            assert outcome.pauses, "the outcome must say what pauses, and for how long"
+            assert all(pause.wait > timedelta(0) and pause.reason.strip() for pause in outcome.pauses), seen(outcome)
+            assert {pause.address for pause in outcome.pauses} <= {None, *world.targets}, seen(outcome)
+            assert outcome.evidence is Evidence.NONE, "a limit is no evidence about the path"
+            assert not world.copies()
+
+        if self.limits_requests:
+            self._run(("too_many",), check)
+
+    def test_message_that_fails_later_is_accepted_first_and_polled(self) -> None:
+        async def check(adapter: Adapter, world: World) -> None:
+            outcome = await adapter.deliver(envelope(world))
+            ids = [target.provider_id for target in outcome.targets if target.status is TargetStatus.ACCEPTED]
+            assert len(ids) == len(world.targets) == len({*ids} - {None}), seen(outcome)
+            asked: object = adapter
+            assert isinstance(asked, Receipts), "an adapter that accepts must have receipts"
+            found = await asked.ask(world.settings, [str(one) for one in ids])
+            assert {receipt.provider_id for receipt in found} == {*ids}, found
+            assert {receipt.status for receipt in found} <= {ReceiptStatus.FAILED, ReceiptStatus.DUE}, found
+            assert all(receipt.error for receipt in found), "a failure must say why"
+
+        if self.reports_failures:
+            self._run(("fails_later",), check)
+
+    @in_world("accepts")
+    async def test_longest_body_arrives_truncated_at_most(self, adapter: Adapter, world: World) -> None:
+        outcome = await adapter.deliver(envelope(world, body=LONGEST_BODY))
+        assert isinstance(outcome, Delivered), seen(outcome)
+        assert sorted(target for target, _ in world.copies()) == sorted(world.targets), "each target gets one copy"
+        for target in outcome.targets:
+            assert target.truncated_to is None or 0 < target.truncated_to < len(LONGEST_BODY), seen(outcome)
+
+    @in_world("accepts")
+    async def test_hostile_texts_arrive_literally(self, adapter: Adapter, world: World) -> None:
+        if world.texts is None:
+            return
+        for text in HOSTILE_TEXTS:
+            outcome = await adapter.deliver(envelope(world, subject=text, body=f"{text}\nend"))
+            assert isinstance(outcome, Delivered), seen(outcome)
+            for arrived in world.texts()[-len(world.targets) :]:
+                assert arrived.count(text) >= 2, f"{text!r} arrived as {arrived!r}"
+
     # -- time and cancellation -----------------------------------------------------------------------------------------
 
     @in_world("hangs", "silent", deadline_s=SHORT_DEADLINE_S)
-    async def test_an_attempt_ends_by_itself_within_its_deadline(self, adapter: Adapter, world: World) -> None:
+    async def test_attempt_ends_within_its_deadline(self, adapter: Adapter, world: World) -> None:
         assert adapter.deadline_s == SHORT_DEADLINE_S, "make() must give the adapter its deadline"
         try:
             async with asyncio.timeout(SHORT_DEADLINE_S + PATIENCE_S):
@@ -157,7 +180,7 @@ class AdapterContract:
         assert task.cancelled(), "it must not turn a cancellation into an outcome"
 
     @in_world("accepts")
-    async def test_nothing_is_sent_when_the_gate_says_no(self, adapter: Adapter, world: World) -> None:
+    async def test_nothing_is_sent_if_the_gate_refuses(self, adapter: Adapter, world: World) -> None:
         def gate() -> None:
             raise ClaimLost("another node has it")
 
@@ -170,7 +193,7 @@ class AdapterContract:
         assert not world.copies()
 
     @in_world("accepts")
-    async def test_the_gate_is_asked_before_the_message_goes(self, adapter: Adapter, world: World) -> None:
+    async def test_gate_is_asked_before_the_message_is_sent(self, adapter: Adapter, world: World) -> None:
         arrived: list[int] = []
         await adapter.deliver(envelope(world, gate=lambda: arrived.append(len(world.copies()))))
         assert arrived, "the gate was never called"
@@ -182,9 +205,9 @@ class AdapterContract:
         recorded: list[str] = []
         forgotten: set[str] = set()
 
-        async def record(targets: Sequence[str]) -> None:
+        async def record(targets: Sequence[Target]) -> None:
             await asyncio.sleep(0)
-            recorded.extend(targets)
+            recorded.extend(target.address for target in targets)
 
         def gate() -> None:
             forgotten.update({target for target, _ in world.copies()}.difference(recorded))
@@ -197,10 +220,10 @@ class AdapterContract:
         assert set(recorded) <= {target for target, _ in world.copies()}, "recorded, but not reached"
 
     @in_world("accepts")
-    async def test_nothing_more_is_sent_when_the_claim_is_lost_in_between(self, adapter: Adapter, world: World) -> None:
+    async def test_nothing_more_is_sent_after_the_claim_was_lost(self, adapter: Adapter, world: World) -> None:
         arrived: list[int] = []
 
-        async def record(_: Sequence[str]) -> None:
+        async def record(_: Sequence[Target]) -> None:
             arrived.append(len(world.copies()))
             raise ClaimLost("another node has it")
 
@@ -214,7 +237,7 @@ class AdapterContract:
 
     # -- nothing kept that changes an outcome --------------------------------------------------------------------------
 
-    def test_what_came_before_changes_no_outcome(self) -> None:
+    def test_earlier_attempts_do_not_change_the_outcome(self) -> None:
         """One adapter used with all behaviours in turn has the same outcomes as new adapters."""
         there_and_back: tuple[Behaviour, ...] = ("accepts", "refuses", "later", "away", "refuses", "accepts")
 
@@ -233,7 +256,7 @@ class AdapterContract:
         assert asyncio.run(kinds(is_one=True)) == asyncio.run(kinds(is_one=False))
 
     @in_world("accepts")
-    async def test_many_attempts_at_a_time_do_not_get_in_each_others_way(self, adapter: Adapter, world: World) -> None:
+    async def test_concurrent_attempts_do_not_interfere(self, adapter: Adapter, world: World) -> None:
         many = [
             envelope(world, notification_id=NotificationId(f"0198c8a0-0000-7000-8000-{number:012}"))
             for number in range(30)
@@ -249,151 +272,3 @@ class AdapterContract:
             await adapter.close()
 
         asyncio.run(check())
-
-    # -- secrets -------------------------------------------------------------------------------------------------------
-
-    def test_no_secret_is_told_in_an_outcome_a_log_or_to_a_witness(self) -> None:
-        told: list[str] = []
-        canaries: set[str] = set()
-
-        async def check(adapter: Adapter, world: World) -> None:
-            planted = world.canaries
-            assert planted or not adapter.secrets, "the world's settings must contain its secrets as Secret"
-            canaries.update(planted)
-            for transcript in (None, told.append):
-                told.append(repr(await adapter.deliver(envelope(world, transcript=transcript))))
-
-        handler = _Lines(told)
-        logging.getLogger().addHandler(handler)
-        try:
-            for behaviour in BEHAVIOURS:
-                with capture_logs() as lines:
-                    self._run(behaviour, check, SHORT_DEADLINE_S)
-                told += map(repr, lines)
-        finally:
-            logging.getLogger().removeHandler(handler)
-        for canary in canaries:
-            assert not any(canary in text for text in told), f"the secret {canary!r} leaked: {told}"
-
-    @in_world("accepts")
-    async def test_a_refused_setting_does_not_repeat_a_secret(self, adapter: Adapter, world: World) -> None:
-        for field, value in (*self.bad_settings, _UNKNOWN):
-            refused = _refusal(adapter, {**world.settings, field: value})
-            text = "".join(traceback.format_exception(refused)) if refused else ""
-            assert not any(canary in text for canary in world.canaries), f"{field}: the error contains a secret"
-
-    # -- settings and targets ------------------------------------------------------------------------------------------
-
-    @in_world("accepts")
-    async def test_settings_are_filled_in_and_stay_as_they_are(self, adapter: Adapter, world: World) -> None:
-        full = adapter.check_settings(world.settings)
-        assert set(world.settings) <= set(full), "a setting that was given is missing"
-        assert adapter.check_settings(full) == full, "checked settings must pass the check unchanged"
-        for name in adapter.secrets & set(full):
-            assert isinstance(full[name], Secret), f"{name} is a secret and must stay of that type"
-
-    @in_world("accepts")
-    async def test_what_it_says_of_its_settings_is_so(self, adapter: Adapter, world: World) -> None:
-        """A description is optional; without one, forms have a single field for all settings."""
-        described: object = adapter
-        if not isinstance(described, Described):
-            return
-        names = [field.name for field in described.fields]
-        assert len(set(names)) == len(names), "a setting is described twice"
-        assert adapter.secrets <= set(names), "a secret is not described"
-        full = adapter.check_settings(world.settings)
-        assert set(full) <= set(names), f"not described: {sorted(set(full).difference(names))}"
-        for field in described.fields:
-            without = {name: value for name, value in world.settings.items() if name != field.name}
-            if field.is_required:
-                assert _refusal(adapter, without) is not None, f"{field.name} is not required"
-            assert bool(field.choices) == (field.kind == "choice"), f"{field.name}: choices are for a choice"
-
-    @in_world("accepts")
-    async def test_a_bad_setting_is_refused_naming_its_field(self, adapter: Adapter, world: World) -> None:
-        assert self.bad_settings, "bad_settings must give some examples"
-        for field, value in (*self.bad_settings, _UNKNOWN):
-            refused = _refusal(adapter, {**world.settings, field: value})
-            assert refused is not None, f"{field}={value!r} was accepted"
-            assert refused.field == field, f"the error for {field}={value!r} names the field {refused.field!r}"
-
-    def test_a_good_target_is_kept_in_one_form(self) -> None:
-        adapter = self.make(DEADLINE_S)
-        assert self.good_targets, "good_targets must give some examples"
-        for target in self.good_targets:
-            kept = adapter.check_target(target)
-            assert adapter.check_target(kept) == kept, f"{kept!r} changes when it is checked again"
-            assert adapter.target_key(kept) == adapter.target_key(kept)
-
-    def test_a_bad_target_is_refused_and_nothing_else_is_raised(self) -> None:
-        adapter = self.make(DEADLINE_S)
-        assert self.bad_targets, "bad_targets must give some examples"
-        for target in self.bad_targets:
-            try:
-                kept = adapter.check_target(target)
-            except InvalidInput:
-                continue
-            raise AssertionError(f"{target!r} was accepted as {kept!r}")
-        for target in (*NASTY, *(nasty + good for good in self.good_targets for nasty in NASTY)):
-            try:
-                kept = adapter.check_target(target)
-            except InvalidInput:
-                continue
-            assert adapter.check_target(kept) == kept, f"{kept!r} changes when it is checked again"
-            assert kept.isprintable(), f"{kept!r} contains unprintable characters"
-
-    @in_world("accepts")
-    async def test_stored_settings_that_are_not_valid_come_to_an_outcome(self, adapter: Adapter, world: World) -> None:
-        """A stored row may contain values that an older version accepted."""
-        for field, value in self.bad_settings:
-            outcome = await adapter.deliver(envelope(world, settings={**world.settings, field: value}))
-            assert not isinstance(outcome, Uncertain), seen(outcome)
-
-    def test_it_says_what_it_is(self) -> None:
-        adapter = self.make(DEADLINE_S)
-        assert re.fullmatch(r"[a-z][a-z0-9_]{0,31}", adapter.type), "type must be a lower-case identifier"
-        assert adapter.deadline_s > 0
-        assert isinstance(adapter.secrets, frozenset)
-
-    def _run(
-        self,
-        behaviour: Behaviour,
-        check: Callable[[Adapter, World], Coroutine[Any, Any, None]],
-        deadline_s: float = DEADLINE_S,
-    ) -> None:
-        async def run() -> None:
-            async with self.world(behaviour) as world:
-                assert len(world.targets) >= 2, "the world needs at least two targets"
-                adapter = self.make(deadline_s)
-                try:
-                    await check(adapter, world)
-                finally:
-                    await adapter.close()
-
-        asyncio.run(run())
-
-
-_UNKNOWN = ("no_such_setting_anywhere", 1)
-
-
-def seen(outcome: Outcome) -> str:
-    return f"the outcome was {outcome!r}"
-
-
-def _refusal(adapter: Adapter, settings: Mapping[str, object]) -> InvalidInput | None:
-    try:
-        adapter.check_settings(settings)
-    except InvalidInput as error:
-        return error
-    return None
-
-
-class _Lines(logging.Handler):
-    """Collects messages of the standard library's logging."""
-
-    def __init__(self, texts: list[str]) -> None:
-        super().__init__()
-        self._texts = texts
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._texts.append(self.format(record))

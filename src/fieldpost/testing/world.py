@@ -1,7 +1,7 @@
 """The fake service behind an adapter in its contract tests: its behaviour, its record and its secrets."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -9,10 +9,11 @@ from fieldpost.core.delivery.adapter import Envelope
 from fieldpost.core.ids import NotificationId
 from fieldpost.core.secret import Secret
 
-Behaviour = Literal["accepts", "refuses", "later", "away", "hangs", "silent", "repeats"]
+Behaviour = Literal["accepts", "refuses", "later", "away", "hangs", "silent", "repeats", "too_many", "fails_later"]
 """The behaviour of the service: *accepts*; *refuses* the message permanently; asks to try *later*; is *away* (refuses
 connections); *hangs* before it has the message; accepts it but stays *silent*; or refuses and *repeats* everything it
-received, including secrets."""
+received, including secrets. For providers with limits it answers with *too many* requests; for those with receipts it
+accepts the message and reports, when it is asked, that it *fails later*."""
 
 BEHAVIOURS: tuple[Behaviour, ...] = ("accepts", "refuses", "later", "away", "hangs", "silent", "repeats")
 
@@ -34,6 +35,20 @@ NASTY = (
 """Hostile targets: each must be rejected or stored in one printable form."""
 
 
+HOSTILE_TEXTS = (
+    "*bold* _it_ ~gone~ `code` ```block``` ||spoiler||",
+    "<b>bold</b> <script>alert(1)</script> &amp; &lt; &",
+    "<!channel> <!here> <@U012AB3CD> @everyone @channel",
+    "[text](https://evil.example) <https://evil.example|text> https://evil.example/?a=1&b=2",
+    "> quote # head - item 1. item --- +++",
+    "{{ 7 * 7 }} ${7*7} %s %(x)s {0} $(id) `id`",
+    '\\n \\u0041 \\ " \' \\"',
+    "Ünïcödé ß 漢字 مرحبا",
+    "👩\u200d👩\u200d👧 🇩🇪 👍🏽",
+)
+"""Texts that markup, templates or shells would interpret: they must arrive character for character."""
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """The fake service of one test, listening on loopback."""
@@ -47,10 +62,20 @@ class World:
     many: tuple[str, ...] = ()
     """More targets than the adapter sends to at once, if it sends to several at once."""
 
+    target_secrets: Mapping[str, Secret] = field(default_factory=dict)
+    """The secret of each target, for adapters with `SecretTargets`."""
+
+    texts: Callable[[], Sequence[str]] | None = None
+    """The texts of the copies as their receivers read them, in order; None if the fake cannot tell."""
+
     @property
     def canaries(self) -> list[str]:
         """The secrets in plain text."""
-        return [value.reveal() for value in self.settings.values() if isinstance(value, Secret)]
+        return [
+            value.reveal()
+            for value in (*self.settings.values(), *self.target_secrets.values())
+            if isinstance(value, Secret)
+        ]
 
 
 def envelope(world: World, **changes: Any) -> Envelope:
@@ -64,5 +89,6 @@ def envelope(world: World, **changes: Any) -> Envelope:
         "settings": world.settings,
         "dated": datetime(2026, 11, 15, 8, 0, tzinfo=UTC),
         "gate": lambda: None,
+        "target_secrets": world.target_secrets,
     }
     return Envelope(**fields | changes)

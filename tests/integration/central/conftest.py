@@ -17,11 +17,12 @@ from support.centre import Centre, open_centre
 @pytest.fixture(autouse=True)
 def plain_tracebacks() -> Iterator[None]:
     """The pretty ones take a second each, and these tests make many."""
-    before = structlog.get_config()
-    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
-    structlog.configure(processors=[*before["processors"][:-1], plain])
+    # In place: a logger that was used after `logs.configure` keeps the list.
+    processors = structlog.get_config()["processors"]
+    before = processors[:]
+    processors[-1] = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     yield
-    structlog.configure(**before)
+    processors[:] = before
 
 
 @pytest.fixture

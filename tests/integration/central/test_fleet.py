@@ -9,6 +9,7 @@ from fieldpost.central.operate.sites import SiteActions
 from fieldpost.central.store.sites import health as site_health
 from fieldpost.central.store.sites import mirrors, sites
 from fieldpost.core.actor import Actor, Role
+from fieldpost.core.sites.node import SiteNode
 from fieldpost.core.times import to_text
 from fieldpost.link.messages import Health, ReconcileAnswer
 from fieldpost.testing import ManualClock
@@ -46,7 +47,7 @@ async def test_tokens_of_a_fleet_are_looked_up_in_sets_and_each_judged_for_itsel
     accounts = Accounts(store, centre.clock)
     shown = [one.token for one in added] + [foreign, "fp_site_nonsense"]
     found = await asyncio.gather(*map(accounts.by_site_token, shown))
-    expected = [one.name if one.name != "site-3" else None for one in added] + [None, None]
+    expected = [SiteNode(one.name) if one.name != "site-3" else None for one in added] + [None, None]
     assert found == expected
     assert store.count <= 3
 
@@ -54,7 +55,7 @@ async def test_tokens_of_a_fleet_are_looked_up_in_sets_and_each_judged_for_itsel
 async def test_a_token_that_is_revoked_is_refused_by_the_next_look(centre: Centre) -> None:
     acts, accounts = SiteActions(centre.store, centre.clock), Accounts(centre.store, centre.clock)
     token = (await acts.add(ADMIN, "plant-7")).token
-    assert await accounts.by_site_token(token) == "plant-7"
+    assert await accounts.by_site_token(token) == SiteNode("plant-7")
     await acts.revoke(ADMIN, "plant-7")
     assert await accounts.by_site_token(token) is None
 

@@ -89,3 +89,17 @@ async def test_the_first_start_prints_a_link_and_serves_https_with_a_certificate
     finally:
         process.terminate()
         await process.wait()
+
+
+async def test_zgw_clients_are_added_rotated_and_revoked(cli: Cli) -> None:
+    added = await cli("zgw-clients", "add", "open-zaak", "--scope", "publiceren", "--kanaal", "zaken", "--json")
+    secret = json.loads(added.out)["secret"]
+    rotated = await cli("zgw-clients", "rotate", "open-zaak")
+    assert "Its secret is shown only once:" in rotated.out
+    listed = await cli("zgw-clients", "list")
+    assert [text in listed.out for text in ("open-zaak", "publiceren", "zaken", secret)] == [True, True, True, False]
+    given = await cli("zgw-clients", "add", "oud", "--scope", "consumeren", "--secret", said="kort\n")
+    assert "Warning: the secret has 4 bytes" in given.out
+    assert (await cli("zgw-clients", "revoke", "open-zaak")).out == "Revoked ZGW client open-zaak.\n"
+    assert "revoked" in (await cli("zgw-clients", "list")).out
+    assert (await cli("zgw-clients", "revoke", "nobody")).code == 4

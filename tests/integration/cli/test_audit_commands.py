@@ -11,7 +11,9 @@ from sqlalchemy import Connection, text
 from fieldpost.central.store.engine.database_url import open_store, parse_url
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.sealer import Sealer
+from fieldpost.testing import ManualClock
 from support.commands import Cli
+from support.front import open_front, served
 
 
 async def test_the_log_is_listed_filtered_and_exported(cli: Cli) -> None:
@@ -109,6 +111,39 @@ async def test_a_database_file_is_verified_with_the_public_key_and_the_heads(cli
     (cli.folder / "heads").write_text("1 " + "0" * 64 + " 2026-11-16T08:00:00Z\n2 torn")
     ran = await cli("audit", "verify", "--store", "older.db", *with_keys)
     assert (ran.code, "batch 1 differs from the heads file" in ran.out) == (9, True)
+
+
+@pytest.mark.threat(9)
+async def test_a_database_is_verified_by_its_url_and_only_the_heads_show_that_its_end_is_missing(
+    pg_url: str, tmp_path: Path
+) -> None:
+    async with open_front(pg_url, ManualClock()) as front, served(front.app) as url:
+        cli, heads = Cli(front, url, tmp_path), tmp_path / "heads"
+        (tmp_path / "keys").write_text((await cli("audit", "public-keys")).out)
+        for _ in range(2):
+            await front.park()
+            await seal(cli, heads)
+        verify = ("audit", "verify", "--store", pg_url, "--public-key", "keys")
+        ran = await cli(*verify, "--heads", "heads")
+        assert (ran.code, "in 2 batches: nothing was changed" in ran.out) == (0, True), ran.err
+
+        def cut_off(conn: Connection) -> None:
+            conn.execute(text("alter table audit disable trigger user"))
+            conn.execute(text("delete from audit where sequence > (select high from audit_seals where number = 1)"))
+            conn.execute(text("delete from audit_seals where number = 2"))
+
+        await front.centre.store.write(cut_off)
+        assert (await cli(*verify)).code == 0
+        ran = await cli(*verify, "--heads", "heads")
+        assert (ran.code, "the database ends at batch 1, before batch 2 of the heads file" in ran.out) == (9, True)
+
+        # Central goes on: it seals another batch 2, and adds its head to the same file.
+        await front.park()
+        await seal(cli, heads)
+        assert (await cli(*verify)).code == 0
+        for more in ((), ("--since", "2100-01-01T00:00:00Z")):
+            ran = await cli(*verify, "--heads", "heads", *more)
+            assert (ran.code, "the heads file has two heads of batch 2: " in ran.out) == (9, True)
 
 
 async def test_bad_options_of_verify_are_named(cli: Cli) -> None:

@@ -1,6 +1,7 @@
 """What people get wrong on the command line: an exit code, a message on stderr, no traceback, nothing done."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -27,6 +28,26 @@ async def test_wrong_usage_has_its_exit_code_and_no_traceback(cli: Cli) -> None:
         assert code == 2 or ran.err.count("\n") == 1, "one line, whatever a name holds"
     no_token = await cli("lists", "list", "--token-file", "no\nfile", role=None)
     assert (no_token.code, "cli.no_token" in no_token.err, no_token.err.count("\n")) == (8, True, 1)
+
+
+@pytest.mark.bad_input(49)
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_with_json_wrong_usage_is_an_object_on_stderr(cli: Cli, is_first: bool) -> None:
+    """It is found before the options are read, wherever `--json` stands."""
+    cases: list[tuple[tuple[str, ...], str, str]] = [
+        (("lists", "list", "--unknown"), "No such option: --unknown", "see `fieldpost lists list --help`"),
+        (("lists", "frobnicate"), "No such command 'frobnicate'.", "see `fieldpost lists --help`"),
+        (("lists", "show"), "Missing argument", "see `fieldpost lists show --help`"),
+        (("notifications", "list", "--limit", "many"), "Invalid value", "see `fieldpost notifications list --help`"),
+        (("notifications", "retry"), "Invalid value: give ids", "see `fieldpost notifications retry --help`"),
+    ]
+    for arguments, message, hint in cases:
+        ran = await cli(*(("--json", *arguments) if is_first else (*arguments, "--json")))
+        error = json.loads(ran.err)["error"]
+        assert (ran.code, ran.out, error["code"], error["hint"]) == (2, "", "cli.usage", hint)
+        assert error["message"].startswith(message)
+    done = await cli("lists", "list", "--json")
+    assert (done.code, json.loads(done.out)["lists"], done.err) == (0, [], "")
 
 
 @pytest.mark.bad_input(49)

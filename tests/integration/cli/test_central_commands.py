@@ -4,10 +4,12 @@ import asyncio
 import json
 import os
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from fieldpost.core.delivery.outcome import Pause, PermanentFailure, paused
 from fieldpost.core.notification import Status
 from support.commands import Cli
 
@@ -27,6 +29,42 @@ async def test_lists_and_channels_are_set_up_seen_changed_and_removed(cli: Cli) 
     assert "b@example.org" in (await cli("lists", "show", "ops")).out
     assert [(await cli(noun, "remove", name)).code for noun, name in (("lists", "ops"), ("channels", "mail"))] == [0, 0]
     assert json.loads((await cli("lists", "list", "--json")).out) == {"lists": []}
+
+
+@pytest.mark.req("CHN-11", "CHN-12")
+async def test_a_list_of_lists_is_added_changed_and_sent_to(cli: Cli) -> None:
+    centre = cli.front.centre
+    await centre.add_channel()
+    for name in ("mail", "duty"):
+        assert (await cli("lists", "add", name, "--target", f"{name}@example.org")).code == 0
+    added = await cli("lists", "add", "alarm", "--type", "lists", "--target", "mail", "--target", "duty")
+    assert added.out == "Added list alarm with 2 targets.\n"
+    shown = (await cli("lists", "show", "alarm")).out
+    assert shown.count("(of each list)") == 4
+    assert [line.split()[1] for line in shown.splitlines() if line.startswith("target:")] == ["duty", "mail"]
+    refused = await cli("lists", "change", "alarm", "--add-target", "alarm")
+    assert (refused.code, "list.nested" in refused.err) == (3, True)
+    whole = await centre.send("alarm")
+    centre.adapter.answer("duty", PermanentFailure("550 no such user"))
+    await centre.deliver()
+    why = " ".join((await cli("notifications", "explain", whole, role="viewer")).out.split())
+    assert "1 of 2 parts is delivered. List 'duty': It was parked" in why
+
+
+@pytest.mark.req("CHN-02", "CHN-03")
+async def test_a_channel_is_shown_with_its_rate_its_pause_and_its_queue(cli: Cli) -> None:
+    centre = cli.front.centre
+    await centre.add_channel("chat", rate="6/1h")
+    await centre.add_list("ops")
+    centre.adapter.answer("ops", paused(Pause(timedelta(minutes=5), "slow down")))
+    await centre.send_many(4)
+    await centre.deliver()
+    for out in [(await cli("channels", *command, role="viewer")).out for command in (("list",), ("show", "chat"))]:
+        assert "6/1h" in out
+        assert "slow down" in out
+        assert "until 2026-" in out
+    shown = (await cli("channels", "show", "chat")).out
+    assert [line.split()[1] for line in shown.splitlines() if line.startswith("waiting:")] == ["4"]
 
 
 @pytest.mark.req("CMD-04", "CMD-05")

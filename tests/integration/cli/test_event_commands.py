@@ -1,6 +1,7 @@
 """`fieldpost events` and `fieldpost tokens rotate`, against a running central."""
 
 import json
+import re
 
 from fieldpost.central.store.events import subscriptions, topics
 from fieldpost.core.events.filter import FilterEntry
@@ -69,3 +70,39 @@ async def test_topics_are_saved_shown_and_archived(cli: Cli) -> None:
     assert "archived" in (await cli("topics", "list")).out
     await cli("topics", "save", "orders", "--reopen")
     assert "open" in (await cli("topics", "list")).out
+    await cli("topics", "save", "zaken", "--kanaal")
+    listed = json.loads((await cli("topics", "list", "--json")).out)["topics"]
+    assert [(one["name"], one["is_kanaal"]) for one in listed] == [("orders", False), ("zaken", True)]
+    assert re.search(r"zaken +open +yes", (await cli("topics", "list")).out)
+
+
+async def test_routes_and_templates_are_added_tried_changed_and_removed(cli: Cli) -> None:
+    await cli.front.centre.add_channel()
+    await cli.front.centre.add_list("ops", "ann@example.org")
+    await cli("topics", "save", "DOWN", "--attribute", "service")
+    assert "No routes." in (await cli("routes", "list")).out
+    added = (await cli("routes", "add", "down", "--filter", "topic=DOWN, service=api", "--list", "ops")).out
+    assert "No template yet for DOWN" in added
+    route_id = added.split()[2].rstrip(".")
+    await cli("events", "publish", "DOWN", '{"service": "api"}')
+    assert "would wait" in (await cli("routes", "match", "DOWN", '{"service": "api"}')).out
+    assert "No route matches" in (await cli("routes", "match", "DOWN", "--attribute", "service=db")).out
+    assert "Events that wait for a template" in (await cli("templates", "list")).out
+    text = ("--subject", "{{ payload.service }} is down", "--body", "Please look.")
+    saved = (await cli("templates", "save", "DOWN", *text)).out
+    assert "1 event waited for it" in saved
+    assert "version 1" in (await cli("routes", "match", "DOWN", '{"service": "api"}')).out
+    (cli.folder / "example.json").write_text('{"service": "api"}')
+    assert (await cli("topics", "save", "DOWN", "--example", "example.json")).code == 0
+    assert "is down" in (await cli("templates", "show", "DOWN")).out
+    await cli("templates", "save", "DOWN", "--subject", "{{ payload.service }}")
+    alarm = ("--severity", "error", "--incident", "of {{ payload.service }}", "--is-cleared", "true")
+    shown = (await cli("templates", "preview", "DOWN", *alarm)).out
+    assert "Severity: error\nIncident: of api\nThe incident is over." in shown
+    assert "Please look." in (await cli("templates", "show", "DOWN", "--version", "2")).out
+    assert "needs --subject" in (await cli("templates", "save", "DOWN", "--type", "email")).err
+    await cli("routes", "change", route_id, "--cooldown-s", "600", "--cooldown-by", "service")
+    assert "600" in (await cli("routes", "show", route_id)).out
+    await cli("routes", "remove", route_id)
+    await cli("templates", "remove", "DOWN")
+    assert "No templates." in (await cli("templates", "list")).out

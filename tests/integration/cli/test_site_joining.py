@@ -12,12 +12,15 @@ import trustme
 
 from fieldpost.central.operate.sites import Claimant
 from fieldpost.core.errors import Denied, Unavailable
+from fieldpost.core.sites.node import SiteNode
 from fieldpost.link import credentials
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.http.client import ApiClient
+from fieldpost.link.messages import EpochAsk, Health, PairHealth
 from fieldpost.site.config.folder import read_folder
 from fieldpost.site.join import NEW_TOKEN_FILE, join_central
 from support.commands import Cli, Ran
+from support.front import ADMIN
 from support.link_central import link_central
 
 
@@ -33,7 +36,8 @@ def token_of(folder: Path) -> str:
 
 
 async def owner(cli: Cli, token: str) -> str | None:
-    return await cli.front.operate.accounts.by_site_token(token)
+    found = await cli.front.operate.accounts.by_site_token(token)
+    return found.site if found else None
 
 
 @pytest.mark.threat(14)
@@ -196,3 +200,37 @@ async def test_an_answer_that_was_lost_does_not_cost_the_code(cli: Cli) -> None:
 async def test_the_version_is_told_by_an_option_too(cli: Cli) -> None:
     told = [await cli("--version", role=None), await cli("version", role=None)]
     assert (told[0].code, told[0].out) == (0, told[1].out)
+
+
+@pytest.mark.req("DEC-38")
+async def test_second_node_joins_by_its_own_line_and_is_removed(cli: Cli) -> None:
+    await cli(*pasted(await cli("sites", "add", "north")), role=None)
+    added = await cli("sites", "add-node", "north")
+    assert "Added node 1 to site north.\n" in added.out
+    assert (await cli(*pasted(added)[:-1], "./second", role=None)).code == 0
+    tokens = [token_of(cli.folder / folder) for folder in ("north", "second")]
+    found = [await cli.front.operate.accounts.by_site_token(token) for token in tokens]
+    assert [(one.site, one.node) for one in found if one] == [("north", 0), ("north", 1)]
+    assert "nodes:           0, 1\n" in (await cli("sites", "show", "north")).out
+    third = await cli("sites", "add-node", "north")
+    assert (third.code, "site.two_nodes" in third.err) == (5, True)
+    rotated = await cli("sites", "rotate-token", "north", "--node", "1")
+    assert "The present tokens of node 1 of site north are valid for 24 more hours.\n" in rotated.out
+    removed = await cli("sites", "remove-node", "north", "1")
+    assert (removed.code, "Removed node 1 of site north." in removed.out) == (0, True)
+    assert [await owner(cli, token) for token in tokens] == ["north", None]
+
+
+@pytest.mark.req("DEC-38")
+async def test_health_of_a_pair_lists_nodes_and_switches(cli: Cli) -> None:
+    operate, ingest = cli.front.operate, cli.front.centre.ingest
+    await operate.sites.add(ADMIN, "north")
+    await operate.sites.add_node_token(ADMIN, "north")
+    await ingest.epochs.answer(SiteNode("north", 1), EpochAsk(1, 1))
+    pair = PairHealth(node=1, held=3, known=3, is_leading=True, lag_changes=7, lag_s=2.0)
+    health = Health(sent_at="", version="1.2.3", backlog={}, pair=pair)
+    await ingest.health.keep("north", health, 1)
+    lines = [line.split() for line in (await cli("sites", "health", "north", role="viewer")).out.splitlines()]
+    assert ["0", "standby", "offline", "never"] in lines
+    assert ["1", "leader", "online", "2", "s,", "7", "1.2.3"] in [line[:7] for line in lines]
+    assert ["1", "3", "granted"] in [line[-3:] for line in lines]

@@ -92,6 +92,15 @@ def test_a_shell_script_says_where_it_comes_from(plant: Plant, command: list[str
     assert {name: told.get(name) for name in given} == given
 
 
+@pytest.mark.req("CHN-01")
+def test_a_shell_script_sends_the_end_of_an_alarm(plant: Plant) -> None:
+    alarm = ["--severity", "critical", "--incident", "pump 3", "--cleared"]
+    message = plant.site._buffer.find(run(plant, "send", "--to", "ops", "--subject", "s", *alarm, "b"))
+    assert isinstance(message, Message)
+    told = json.loads(message.payload)
+    assert (told["severity"], told["incident"], told["is_cleared"]) == ("critical", "pump 3", True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -109,13 +118,14 @@ def test_a_shell_script_says_where_it_comes_from(plant: Plant, command: list[str
             b"n is also in --parameters",
         ),
         (["send", "--to", "ops", "--subject", "s", "--execution-id", "", "b"], 3, b"execution_id must not be empty"),
+        (["send", "--to", "ops", "--subject", "s", "--severity", "high", "b"], 3, b"severity must be one of info, "),
         (["site", "events", "--kind", "exploded"], 3, b"kind must be one of queued, delivered, "),
         (["status", "x"], 3, b"bad_id"),
         (["site", "retry", "x"], 3, b"call.bad_id"),
         (["site", "discard", "01a1de57-9e44-7863-858d-f15d85e1a8b2"], 4, b"call.unknown"),
         (["site", "rejected", "resubmit", "01a1de57-9e44-7863-858d-f15d85e1a8b2"], 4, b"rejected.unknown"),
         (["site", "events", "--severity", "fatal"], 3, b"severity must be"),
-        (["site", "events", "--since", "yesterday"], 3, b"since must be a time"),
+        (["site", "events", "--from", "yesterday"], 3, b"from must be a time"),
         (["site", "events", "--words", "x" * 999], 3, b"words must be at most 998 bytes"),
         (["site", "events", "--limit", "0"], 2, b"limit"),
         (["site", "parked", "--no-such-option"], 2, b"No such option"),
@@ -184,7 +194,7 @@ def test_a_folder_may_be_given_before_or_after_the_name_of_a_command(plant: Plan
 @pytest.mark.req("SF-20")
 def test_the_event_log_is_read_with_filters_and_newest_first(plant: Plant) -> None:
     call_id = park(plant)
-    kinds = [entry["kind"] for entry in json.loads(run(plant, "site", "events", "--id", call_id, "--json"))]
+    kinds = [entry["kind"] for entry in json.loads(run(plant, "site", "events", "--message-id", call_id, "--json"))]
     assert kinds[-2:] == ["retried", "queued"]
     assert kinds[0] == "parked"
     errors = run(plant, "site", "events", "--severity", "error")
@@ -192,7 +202,7 @@ def test_the_event_log_is_read_with_filters_and_newest_first(plant: Plant) -> No
     assert "queued" not in errors
     assert call_id in run(plant, "site", "events", "--words", "POST Orders dead")
     assert run(plant, "site", "events", "--words", "nonesuch") == "No matching entries."
-    assert run(plant, "site", "events", "--until", "2000-01-01T00:00:00Z") == "No matching entries."
+    assert run(plant, "site", "events", "--to", "2000-01-01T00:00:00Z") == "No matching entries."
 
 
 @pytest.mark.req("DEC-13")

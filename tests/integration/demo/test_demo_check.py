@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fieldpost.clock import SystemClock
+from fieldpost.site.pair.pair_files import PairFiles
 from support.databases import PostgresDatabases
 from support.ports import closed_port
 from support.running_demo import COMMAND, processes_of
@@ -39,7 +40,7 @@ def test_the_check_passes_on_sqlite_within_its_time_and_leaves_nothing(tmp_path:
     result = run_check(tmp_path, mark)
     assert result.returncode == 0, result.stdout + result.stderr
     assert clock.monotonic() - began < LIMIT_S
-    assert result.stdout.count("\n  ok ") == 3
+    assert result.stdout.count("\n  ok ") == 5
     assert list(tmp_path.iterdir()) == []
     assert processes_of(mark) == []
 
@@ -51,13 +52,15 @@ def on_postgresql(
     """A check on PostgreSQL, in this folder and on this store, which others may use again."""
     path = tmp_path_factory.mktemp("checked")
     with pg_databases.fresh(is_empty=True) as store:
-        yield run_check(path, "", "--folder", str(path / "folder"), "--store", store), str(path / "folder"), store
+        arguments = ("--folder", str(path / "folder"), "--store", store, "--pair")
+        yield run_check(path, "", *arguments), str(path / "folder"), store
 
 
 def test_the_check_passes_on_postgresql_and_again_on_the_data_of_an_earlier_one(
     tmp_path: Path, mark: str, on_postgresql: tuple[subprocess.CompletedProcess[str], str, str]
 ) -> None:
     first, folder, store = on_postgresql
+    assert PairFiles(Path(folder) / "harbour-second").is_paired
     assert first.returncode == 0, first.stdout + first.stderr
     assert "central on PostgreSQL" in first.stdout
     again = run_check(tmp_path, mark, "--folder", folder, "--store", store)

@@ -57,7 +57,7 @@ async def text_of(browser: aiohttp.ClientSession, path: str, status: int = 200) 
 
 async def test_an_empty_inbox_says_how_it_fills(browser: aiohttp.ClientSession) -> None:
     page = await text_of(browser, "/")
-    assert "No mail yet" in page
+    assert "No message yet" in page
     assert "127.0.0.1:1025" in page
 
 
@@ -89,7 +89,7 @@ async def test_the_newest_mail_comes_first_and_older_ones_on_further_pages(
     assert 'href="/?before=6"' in first
     second = await text_of(browser, "/?before=6")
     assert second.count("data-number=") == 5
-    assert "Older mails" not in second
+    assert "Older messages" not in second
     assert "back to the newest" in second
 
 
@@ -103,7 +103,7 @@ async def test_a_filter_keeps_those_that_concern_the_address(mailbox: Mailbox, b
     # Of several recipients the one that was asked for is shown.
     assert page.index("Night@plant.example") < page.index("+1")
     assert 'data-number="3"' in await text_of(browser, "/?address=ops@")
-    assert "No mail concerns “nobody”" in await text_of(browser, "/?address=nobody")
+    assert "No message concerns “nobody”" in await text_of(browser, "/?address=nobody")
 
 
 async def test_a_mail_is_shown_with_its_text_its_headers_and_its_source(
@@ -155,6 +155,7 @@ async def test_machines_read_json(mailbox: Mailbox, browser: aiohttp.ClientSessi
             "mails": [
                 {
                     "number": 2,
+                    "kind": "mail",
                     "received_at": "2026-11-15T08:12:31.250000Z",
                     "sender": "alarms@plant.example",
                     "recipients": ["night@plant.example"],
@@ -164,6 +165,7 @@ async def test_machines_read_json(mailbox: Mailbox, browser: aiohttp.ClientSessi
                 },
                 {
                     "number": 1,
+                    "kind": "mail",
                     "received_at": "2026-11-15T08:12:31.250000Z",
                     "sender": "Pumps <alarms@plant.example>",
                     "recipients": ["ops@plant.example"],
@@ -193,11 +195,11 @@ async def test_a_page_that_has_not_changed_is_not_sent_again(mailbox: Mailbox, b
 @pytest.mark.parametrize(
     ("path", "status", "reason"),
     [
-        ("/mails/7", 404, "Mail 7 does not exist"),
-        ("/?before=x", 400, "before: the number of a mail"),
-        ("/?before=-1", 400, "before: the number of a mail"),
+        ("/mails/7", 404, "Message 7 does not exist"),
+        ("/?before=x", 400, "before: the number of a message"),
+        ("/?before=-1", 400, "before: the number of a message"),
         (f"/?address={'a' * 321}", 400, "address: at most 320 characters"),
-        ("/mails.json?before=x", 400, "before: the number of a mail"),
+        ("/mails.json?before=x", 400, "before: the number of a message"),
     ],
 )
 async def test_what_cannot_be_shown_is_refused_with_the_reason(

@@ -17,6 +17,8 @@ from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.engine.postgres_store import TRIES_MAX
 from fieldpost.central.store.figures import leases
 from fieldpost.central.store.notifications import claims
+from fieldpost.central.upkeep.options import UpkeepOptions
+from fieldpost.central.upkeep.session_watch import SessionWatch
 from fieldpost.clock import SystemClock
 from fieldpost.core.delivery.lanes import Lane
 from fieldpost.core.errors import Unavailable
@@ -46,6 +48,20 @@ async def frozen(url: str, what: str) -> AsyncIterator[asyncio.subprocess.Proces
 
 def is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "T"
+
+
+@asynccontextmanager
+async def watching(url: str) -> AsyncIterator[None]:
+    """Another node, as far as it ends the sessions of frozen ones."""
+    store = open_store(url, lease_s=LEASE_S)
+    watch = SessionWatch(store, SystemClock(), UpkeepOptions(lease_s=LEASE_S, renew_s=LEASE_S / 10))
+    task = asyncio.create_task(watch.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await store.close()
 
 
 async def wake(process: asyncio.subprocess.Process) -> tuple[int, int]:
@@ -79,7 +95,8 @@ async def test_the_lead_of_a_node_frozen_in_its_transaction_moves(pg_url: str) -
 
 
 @pytest.mark.req("DEC-06")
-async def test_rows_of_a_node_frozen_in_its_claim_are_taken_over(centre: Centre, pg_url: str) -> None:
+@pytest.mark.parametrize("what", ["claim", "prepare"])
+async def test_rows_of_a_node_frozen_in_its_claim_are_taken_over(centre: Centre, pg_url: str, what: str) -> None:
     sent = await centre.send()
 
     async def take() -> list[str]:
@@ -88,10 +105,27 @@ async def test_rows_of_a_node_frozen_in_its_claim_are_taken_over(centre: Centre,
         )
         return [one.notification.notification_id for one in claimed]
 
-    async with frozen(pg_url, "claim") as node:
+    async with frozen(pg_url, what) as node:
         assert await take() == [], "they are locked"
-        assert await until(take, SOON_S, "the rows to come free") == [sent]
+        async with watching(pg_url):
+            assert await until(take, SOON_S, "the rows to come free") == [sent]
         assert await wake(node) == (2, 0)
+
+
+async def test_a_session_whose_statement_takes_longer_than_a_lease_is_not_ended(pg_url: str) -> None:
+    store = open_store(pg_url, lease_s=LEASE_S)
+    runs = 0
+
+    def read(conn: Connection) -> int:
+        nonlocal runs
+        runs += 1
+        return int(conn.execute(text(f"select 1 from pg_sleep({2 * LEASE_S})")).scalar_one())
+
+    try:
+        async with watching(pg_url):
+            assert (await store.read(read), runs) == (1, 1)
+    finally:
+        await store.close()
 
 
 @pytest.mark.parametrize("end", ["pg_terminate_backend", "pg_cancel_backend"])

@@ -20,6 +20,8 @@ from support.centre import Hanging, ScriptedAdapter, open_centre
 from support.plans import fill
 from support.receivers import PostingAdapter, subscribe
 
+pytestmark = pytest.mark.timeout(600)  # on a busy machine
+
 PUBLIC = "127.0.0.2"
 """Stands for a public address, at which all receivers live."""
 NAMES = 1000
@@ -36,7 +38,7 @@ async def test_a_silent_name_server_holds_the_rows_of_its_own_hosts_and_nobody_e
 
     def look_up(name: str) -> Sequence[str]:
         if name.startswith("silent"):
-            gave_up.wait(60)
+            gave_up.wait(600)
             raise socket.gaierror(socket.EAI_AGAIN, "the name server did not answer")
         return [PUBLIC]
 
@@ -48,7 +50,7 @@ async def test_a_silent_name_server_holds_the_rows_of_its_own_hosts_and_nobody_e
     site = web.TCPSite(runner, PUBLIC, 0, backlog=1024)
     await site.start()
     port = runner.addresses[0][1]
-    outbound = Outbound(OutboundOptions(PUBLIC), resolve=SystemResolver(60, look_up=look_up))
+    outbound = Outbound(OutboundOptions(PUBLIC), resolve=SystemResolver(600, look_up=look_up))
     async with open_centre(store_url, ManualClock()) as centre:
         adapter = PostingAdapter(outbound)
         centre.adapters["webhook"] = adapter
@@ -58,7 +60,7 @@ async def test_a_silent_name_server_holds_the_rows_of_its_own_hosts_and_nobody_e
         keys = await subscribe(centre, {name: f"http://{name}.example:{port}/hook" for name in names})
         await centre.store.write(fill, "ops", MAILS)
         node = centre.dispatcher()
-        async with asyncio.timeout(60), node.running():
+        async with asyncio.timeout(300), node.running():
             while len(adapter.answered) < NAMES - SILENT or centre.adapter.count < MAILS:
                 await node.sweep()
                 await asyncio.sleep(0.01)
@@ -89,7 +91,7 @@ async def test_with_eight_hanging_subscriptions_mail_to_lists_keeps_flowing(stor
         await centre.add_channel()
         await centre.add_list()
         node = centre.dispatcher(grace_s=0.01)
-        async with asyncio.timeout(60), node.running():
+        async with asyncio.timeout(300), node.running():
             await node.sweep()
             await webhooks.called(8 * DispatchOptions().slots_per_key)
             await centre.store.write(fill, "ops", MAILS)

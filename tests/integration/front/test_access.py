@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import Denied
+from fieldpost.front import receipts
 from fieldpost.front.api import routes as api_routes
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.request import PageRoute
@@ -20,10 +21,10 @@ from fieldpost.front.link.routes import SOCKETS
 from support.actions import all_actions
 from support.front import ADMIN, Front
 
-ROUTES = (*api_routes.ROUTES, *link_routes.ROUTES)
+ROUTES = (*api_routes.ROUTES, *link_routes.ROUTES, *receipts.ROUTES)
 
 ID = "0198c8a0-0000-7000-8000-000000000001"
-PEOPLE = ("viewer", "operator", "admin")
+PEOPLE = ("viewer", "operator", "admin", "subscriber")
 ROLES = (*PEOPLE, "publisher")
 MAY = {
     Access.ANYONE: {"nobody", "site", *ROLES},
@@ -34,6 +35,11 @@ MAY = {
     Access.ADMIN: {"admin"},
     Access.SEND: {"operator", "admin", "publisher"},
     Access.READ_OWN: {"viewer", "operator", "admin", "publisher"},
+    Access.READ_ROW: {"viewer", "operator", "admin", "publisher", "subscriber"},
+    Access.OWNER_READ: {"viewer", "operator", "admin", "subscriber"},
+    Access.OWNER_OPERATE: {"operator", "admin", "subscriber"},
+    Access.OWNER_CHANGE: {"admin", "subscriber"},
+    Access.USER: {"viewer", "operator", "admin", "subscriber"},
 }
 
 
@@ -86,18 +92,21 @@ async def test_an_api_token_opens_no_page(front: Front) -> None:
     assert (response.status_code, response.headers["location"]) == (303, "/login")
 
 
+@pytest.mark.req("DEC-63")
 async def test_nothing_is_reachable_but_what_the_tables_declare(front: Front) -> None:
     reachable = sorted(path_of(route) for route in front.app.router.routes)
     assert reachable == sorted([*(r.path for r in ROUTES), *(p.path for p in PAGES), *SOCKETS, STATIC])
     anyone = {route.path for route in (*ROUTES, *PAGES) if route.access is Access.ANYONE}
     logins = {"/login", "/login/oidc", "/login/oidc/callback", "/set-password"}
-    assert anyone == {"/healthz", "/readyz", *logins}
+    assert anyone == {"/healthz", "/readyz", receipts.PATH, *logins}
 
 
 OPERATORS_NOUNS = {"notification", "bulk", "breaker", "intent"}
 """Operators act on these; everything else is for administrators."""
 OPERATORS_ACTIONS = {"subscription.recover"}
 """Sends again what exists, and changes no subscription."""
+SUBSCRIBERS_ACTIONS = {"notification.resend", "bulk.cancel", "breaker.reset"}
+"""Subscribers may do these, and all that begins with `subscription.`, on the subscriptions of their owner."""
 ON_ONES_OWN = {"TokenActions.all", "TokenActions.revoke", "Users.sessions"}
 """Actions that need no role: without one they reach only what is the actor's own."""
 
@@ -111,15 +120,17 @@ def test_every_action_requires_the_role_of_its_noun() -> None:
             noun = action.name.partition(".")[0]
             is_operators = noun in OPERATORS_NOUNS or action.name in OPERATORS_ACTIONS
             assert action.role is (Role.OPERATOR if is_operators else Role.ADMIN), str(action)
+            is_subscribers = noun == "subscription" or action.name in SUBSCRIBERS_ACTIONS
+            assert action.others == ((Role.SUBSCRIBER,) if is_subscribers else ()), str(action)
 
 
 @pytest.mark.threat(7)
-@pytest.mark.parametrize("role", [Role.PUBLISHER, Role.VIEWER, Role.OPERATOR])
+@pytest.mark.parametrize("role", [Role.PUBLISHER, Role.SUBSCRIBER, Role.VIEWER, Role.OPERATOR])
 async def test_actions_refuse_actors_without_the_role_and_log_it(front: Front, role: Role) -> None:
     actor = Actor("someone", role)
     parts = {type(getattr(front.operate, one.name)): getattr(front.operate, one.name) for one in fields(front.operate)}
     for action in all_actions():
-        if action.role is None or role.includes(action.role):
+        if action.role is None or action.is_for(role):
             continue
         with capture_logs() as logs, pytest.raises(Denied) as refused:
             await action.call(parts[action.kind], actor)

@@ -200,7 +200,11 @@ async def test_a_verification_by_the_api_names_what_it_found(front: Front) -> No
         assert (found["findings"], found["entries"], found["next_batch"], found["last_batch"]) == ([], count, None, 1)
         keys = (await client.get("/api/v1/audit/public-keys")).json()["public_keys"]
         assert keys == [key.hex() for key in front.centre.keyring.public_keys]
-        for query, code in (({"from_batch": "x"}, "query.number"), ({"since": "today"}, "query.moment")):
+        for query, code in (
+            ({"from_batch": "x"}, "query.number"),
+            ({"from_batch": "false", "since": "2026-01-01T00:00:00Z"}, "query.number"),
+            ({"since": "today"}, "query.moment"),
+        ):
             answer = await client.get("/api/v1/audit/verification", params=query)
             assert (answer.status_code, code in answer.text) == (422, True)
     async with front.client("operator") as client:

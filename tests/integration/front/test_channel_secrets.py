@@ -1,5 +1,6 @@
 """Secrets of channels over the API: they go in, are kept sealed, and come out nowhere; rotation; health; the test."""
 
+import base64
 import json
 from dataclasses import replace
 from typing import Any
@@ -363,6 +364,45 @@ async def test_the_token_url_of_a_stored_client_secret_needs_the_secret_again(fr
         moved = {"version": 1, "settings": {"oauth_token_url": "https://127.0.0.2:8443/token"}}
         refused = await client.patch("/api/v1/channels/mail", json=moved)
         assert (refused.status_code, refused.json()["field"]) == (422, "secrets.oauth_client_secret")
+
+
+SIGNING = "whsec_" + base64.b64encode(bytes(range(32))).decode()
+BY_OAUTH = {"auth": "oauth2", "token_url": "https://127.0.0.1:8443/token", "client_id": "fieldpost"}
+BY_PASSWORD = {"auth": "basic", "username": "fieldpost"}
+KANNEL = {"dialect": "kannel", "url": "https://127.0.0.1:13013/sendsms", "username": "fieldpost"}
+BOT = "123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11"
+
+
+@pytest.mark.threat(32)
+@pytest.mark.parametrize(
+    ("kind", "settings", "secret", "value", "change"),
+    [
+        ("webhook", BY_OAUTH, "auth_secret", CANARY, {"token_url": "https://127.0.0.2:8443/token"}),
+        ("webhook", BY_OAUTH, "auth_secret", CANARY, {"auth": "basic", "username": "fieldpost"}),
+        ("webhook", BY_PASSWORD, "auth_secret", CANARY, {"username": "mallory"}),
+        ("ntfy", {"url": "https://127.0.0.1"}, "token", CANARY, {"url": "https://127.0.0.2"}),
+        ("sms", KANNEL, "password", CANARY, {"url": "https://127.0.0.2:13013/sendsms"}),
+        ("sms", KANNEL, "password", CANARY, {"username": "mallory"}),
+        ("telegram", {"url": "https://127.0.0.1"}, "token", BOT, {"url": "https://127.0.0.2"}),
+    ],
+)
+async def test_a_stored_secret_of_any_type_of_channel_stays_where_it_was_given(
+    front: Front, kind: str, settings: dict[str, object], secret: str, value: str, change: dict[str, object]
+) -> None:
+    """A signing secret is never sent, so it may stay."""
+    signing = {"secret": SIGNING} if kind == "webhook" else {}
+    new = {"name": "away", "type": kind, "settings": settings, "secrets": signing | {secret: value}}
+    async with front.client("admin") as client:
+        assert (added := await client.post("/api/v1/channels", json=new)).status_code == 201, added.text
+        kept = await client.patch("/api/v1/channels/away", json={"version": 1, "max_retries": 3})
+        assert kept.status_code == 200, kept.text
+        moved = {"version": 2, "settings": change}
+        refused = await client.patch("/api/v1/channels/away", json=moved)
+        assert (refused.status_code, refused.json()["code"]) == (422, "settings.secret_again")
+        assert refused.json()["field"] == f"secrets.{secret}"
+        again = await client.patch("/api/v1/channels/away", json=moved | {"secrets": {secret: value}})
+        assert again.status_code == 200, again.text
+        assert set(again.json()["secrets"]) == {*signing, secret}
 
 
 @pytest.mark.threat(32)

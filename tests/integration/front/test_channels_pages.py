@@ -71,6 +71,32 @@ async def test_a_channel_is_not_tried_yet_until_the_first_delivery(front: Front)
             assert ("not tried yet" in text, "healthy</span>" in text) == (False, True), path
 
 
+async def test_a_channel_is_tried_once_a_test_has_succeeded(front: Front) -> None:
+    async def state_after_test() -> tuple[str, str, int]:
+        tested = await front.operate.channels.test(ADMIN, "mail", "ann@example.org")
+        [state] = (await front.watch.channels.all()).channels
+        return tested.outcome.word, state.health, state.breaker.failures
+
+    async with MailServer() as server:
+        await add_mail(front, server.port, tls="starttls")
+        assert await state_after_test() == ("held", "untried", 0), "the server has no TLS"
+        await front.operate.channels.change(ADMIN, "mail", {"tls": "none"}, 1)
+        assert await state_after_test() == ("delivered", "healthy", 0)
+        assert await state_after_test() == ("delivered", "healthy", 0)
+
+
+@pytest.mark.parametrize("kind", ["teams", "apprise"])
+async def test_a_type_without_settings_asks_for_none(quick: Front, kind: str) -> None:
+    async with visiting(quick, "admin") as visitor:
+        text = await visitor.look("/new/channel", type=kind)
+        assert "Channels of this type have no settings of their own." in text
+        assert 'name="settings' not in visitor.page.text
+        await visitor.send("/channels", name="rooms", type=kind, rate="2/1s")
+        assert "Channel added" in visitor.text
+    found = await quick.operate.channels.get("rooms")
+    assert (found.type, found.settings, found.rate and found.rate.text) == (kind, {}, "2/1s")
+
+
 async def test_a_channel_is_set_up_and_changed_by_fields_and_its_secrets_are_never_shown(quick: Front) -> None:
     login = {"settings.auth": "basic", "settings.username": "ops"}
     async with visiting(quick, "admin") as visitor:

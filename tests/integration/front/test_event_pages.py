@@ -37,7 +37,7 @@ async def test_events_are_listed_filtered_and_shown_with_their_payload(quick: Fr
         assert "orders created" in await visitor.look("/events", topic="orders", correlation="c-1")
         assert "Invalid filter" in await visitor.look("/events", **{"from": "yesterday"})
         text = await visitor.look(f"/events/{EVENT_ID}")
-        assert "No subscription matched this event" in text
+        assert "No subscription or route matched this event" in text
         assert '"note": "<b>fragile</b>"' in text
         assert "<b>fragile</b>" not in visitor.page.text
         assert "does not exist" in await visitor.look("/events/019b7892-1c00-7eff-b051-ea43d9c80000")
@@ -109,7 +109,7 @@ async def test_a_notification_of_an_event_links_to_its_event_and_subscription(qu
         assert f'href="/subscriptions/{made.subscription.subscription_id}"' in visitor.page.text
         assert 'href="/lists/mirror"' not in visitor.page.text
         text = await visitor.look(f"/events/{EVENT_ID}")
-        assert "1 subscription matched this event" in text
+        assert "1 subscription or route matched this event" in text
         assert "mirror" in text
     async with quick.client("viewer") as client:
         answer = await client.get(f"/api/v1/notifications/{found}")

@@ -17,6 +17,7 @@ from fieldpost.core.times import to_text
 from fieldpost.testing import ManualClock
 from support.centre import SITE
 from support.front import Front
+from support.hooks import FAILED, Hooks
 
 
 async def get(front: Front, path: str, caller: str | None = "viewer", **query: str) -> httpx2.Response:
@@ -214,6 +215,27 @@ async def test_metrics_tell_leases_breakers_and_nodes(front: Front, clock: Manua
     assert value(text, 'fieldpost_breaker_state{breaker="channel:mail",state="open"}') == 1
     assert value(text, 'fieldpost_breaker_state{breaker="channel:mail",state="closed"}') == 0
     assert value(text, 'fieldpost_nodes{state="running"}') == 1
+
+
+@pytest.mark.dec("DEC-52")
+async def test_metrics_count_unhealthy_receivers_and_have_no_label_per_subscription(
+    front: Front, clock: ManualClock
+) -> None:
+    hooks = Hooks(front.centre, clock)
+    subscriptions = [await hooks.subscribe(name) for name in ("billing", "stock", "crm")]
+    hooks.adapter.always |= {"billing": FAILED, "stock": FAILED}
+    await hooks.publish(10)
+    await hooks.centre.deliver()
+    text = (await get(front, "/metrics")).text
+    breakers = [await hooks.breaker(one) for one in subscriptions]
+    for health in ("monitored", "blocked"):
+        found = sum(breaker.health == health for breaker in breakers)
+        assert value(text, f'fieldpost_unhealthy_receivers{{health="{health}"}}') == found
+    assert {breaker.health for breaker in breakers} > {"healthy"}
+    assert "webhooks_queue_depth" in text
+    for one in subscriptions:
+        assert one.subscription_id not in text
+        assert f'"{one.name}"' not in text
 
 
 async def test_metrics_tell_what_this_node_took_in_claimed_and_attempted(front: Front) -> None:

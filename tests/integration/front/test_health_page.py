@@ -20,6 +20,7 @@ from fieldpost.link.messages import Health
 from fieldpost.testing import ManualClock
 from support.centre import SITE
 from support.front import ADMIN, OPERATOR, Front, open_front
+from support.hooks import Hooks
 
 MINUTE = timedelta(minutes=1)
 
@@ -50,6 +51,25 @@ async def test_the_tiles_tell_the_kpis_with_their_thresholds_and_lead_to_the_row
         await log_in(quick, client)
         oldest = await client.get(tiles["oldest pending"][0].replace("&amp;", "&"))
     assert waiting in oldest.text
+
+
+@pytest.mark.dec("DEC-52")
+async def test_webhooks_have_their_own_tiles_and_do_not_count_among_those_of_lists(quick: Front) -> None:
+    hooks = Hooks(quick.centre, quick.clock)
+    await hooks.subscribe()
+    await hooks.publish(3)
+    page = (await seen(quick)).text
+    assert tiles_of(page)["webhooks"] == ("/notifications?kind=webhook&amp;status=delivered", "0")
+    lists, webhooks = page.split('aria-label="Webhooks"')
+    assert tiles_of(lists)["queue depth"] == ("/notifications?kind=list&amp;status=pending&amp;status=retrying", "0")
+    path, count = tiles_of(webhooks)["queue depth"]
+    assert (path, count) == ("/notifications?kind=webhook&amp;status=pending&amp;status=retrying", "3")
+    async with quick.client() as client:
+        await log_in(quick, client)
+        shown = (await client.get(path.replace("&amp;", "&"))).text
+        assert shown.count("data-row") == 3
+        assert tiles_of(shown)["queue depth"][1] == "3"
+        assert "No matching notifications" in (await client.get("/notifications?kind=list")).text
 
 
 @pytest.mark.req("DEC-16")

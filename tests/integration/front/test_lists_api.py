@@ -49,8 +49,8 @@ async def test_a_list_of_five_thousand_is_taken_and_changed(front: Front) -> Non
 
 
 @pytest.mark.bad_input(23)
-@pytest.mark.parametrize("targets", [[], ["a@example.org"] * 10_001])
-async def test_a_list_of_none_or_too_many_is_refused_when_it_is_saved(front: Front, targets: list[str]) -> None:
+async def test_a_list_of_too_many_is_refused_when_it_is_saved(front: Front) -> None:
+    targets = ["a@example.org"] * 10_001
     async with front.client("admin") as client:
         assert (await client.post("/api/v1/lists", json=OPS | {"targets": targets})).json()["field"] == "targets"
         await add(client)

@@ -25,7 +25,9 @@ async def test_the_detail_tells_the_whole_story_in_every_status(front: Front) ->
     story = details[parked]
     assert (story["subject"], story["body"], story["list_name"]) == ("Pump 3 is hot", "92 °C", "ops")
     assert (story["source_site"], story["source_script"], story["source_instance"]) == ("plant-7", "watch.py", "pump-3")
-    assert story["targets"] == [{"address": "ops@example.org", "status": "failed", "error": "550 5.1.1 no such user"}]
+    (target,) = story["targets"]
+    assert (target["address"], target["status"]) == ("ops@example.org", "failed")
+    assert target["error"] == "550 5.1.1 no such user"
     assert [(a["outcome"], a["phase"], a["reply"]) for a in story["attempts"]] == [
         ("permanent_failure", "rcpt", "550 5.1.1 no such user")
     ]

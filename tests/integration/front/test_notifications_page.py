@@ -12,6 +12,8 @@ from fieldpost.core.search.filters import (
     EVENT_FILTERS,
     INTENT_FILTERS,
     NOTIFICATION_FILTERS,
+    SITE_FILTERS,
+    SUBSCRIPTION_FILTERS,
     FilterField,
 )
 from fieldpost.core.search.fingerprint import fingerprint_key
@@ -222,6 +224,8 @@ async def test_known_sites_and_lists_are_offered_on_both_stores_but_not_sent_aga
         ("/audit", AUDIT_FILTERS),
         ("/intents", INTENT_FILTERS),
         ("/events", EVENT_FILTERS),
+        ("/subscriptions", SUBSCRIPTION_FILTERS),
+        ("/sites", SITE_FILTERS),
     ],
 )
 async def test_a_form_has_an_input_for_every_declared_filter(

@@ -10,9 +10,12 @@ from typing import get_args, get_origin, get_type_hints
 
 import pytest
 
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.search.filters import NOTIFICATION_FILTERS, FilterField, FilterKind, read_filters
 from fieldpost.front.api.openapi import document
 from fieldpost.front.api.routes import ROUTES
 from fieldpost.front.http.call import ApiAnswer
+from fieldpost.link.http.endpoint_spec import filter_parameters
 from fieldpost.link.http.view import View
 from fieldpost.testing import ManualClock
 from support.front import Front, open_front
@@ -21,6 +24,7 @@ from support.schemathesis import try_all
 ID = "0198c8a0-0000-7000-8000-000000000001"
 QUICK = {
     "publisher": ("--phases", "fuzzing", "--max-examples", "2"),
+    "subscriber": ("--phases", "fuzzing", "--max-examples", "2"),
     "operator": ("--phases", "fuzzing", "--max-examples", "2"),
     "admin": ("--phases", "examples,fuzzing,stateful", "--max-examples", "3"),
 }
@@ -38,6 +42,17 @@ def test_every_route_of_the_api_is_described() -> None:
 def test_operations_have_names_of_their_own() -> None:
     names = [one["operationId"] for path in document()["paths"].values() for one in path.values()]
     assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    "field", [field for field in NOTIFICATION_FILTERS if field.kind is FilterKind.TEXT], ids=lambda field: field.name
+)
+def test_a_text_filter_is_as_long_as_described(field: FilterField) -> None:
+    [parameter] = filter_parameters([field])
+    longest = "x" * int(str(parameter.schema["maxLength"]))
+    assert read_filters([field], {field.name: longest}) == {field.attribute: longest}
+    with pytest.raises(InvalidInput):
+        read_filters([field], {field.name: longest + "x"})
 
 
 async def test_a_method_that_a_path_does_not_have_is_refused_naming_those_it_has(front: Front) -> None:
@@ -64,7 +79,7 @@ async def test_what_is_described_holds_for_whatever_is_sent(
 ) -> None:
     """It does not depend on the store."""
     async with open_front(sqlite_url, clock) as front:
-        assert await try_all(front, role, tmp_path, *QUICK[role]) is None
+        await try_all(front, role, tmp_path, *QUICK[role])
 
 
 def test_a_handler_returns_the_type_of_its_view() -> None:

@@ -11,6 +11,7 @@ import pytest
 from fieldpost.central.operate.sites import Claimant
 from fieldpost.core.errors import Conflict, Denied
 from fieldpost.core.notification import Status
+from fieldpost.core.sites.node import SiteNode
 from fieldpost.link import credentials
 from fieldpost.link.codec import decode_as, encode
 from fieldpost.link.credentials import IssuedToken
@@ -64,7 +65,7 @@ async def acts(front: Front) -> list[tuple[str, str, str]]:
 @pytest.mark.threat(14)
 async def test_a_site_joins_by_its_code_and_no_token_is_shown_or_stored(front: Front, clock: ManualClock) -> None:
     invited = await invite(front)
-    assert set(invited) == {"name", "code", "expires_at"}
+    assert set(invited) == {"name", "node", "code", "expires_at"}
     token = a_token()
     answer = await join(front, invited["code"], token)
     assert (answer.status_code, answer.json()) == (200, {"name": "north"})
@@ -73,7 +74,7 @@ async def test_a_site_joins_by_its_code_and_no_token_is_shown_or_stored(front: F
     clock.advance(1)
     shown = (await call(front, "GET", "/north", caller="viewer")).json()
     assert [(one["prefix"], one["is_valid"]) for one in shown["tokens"]] == [(token.prefix, True)]
-    assert shown["enrolment"] is None
+    assert shown["enrolments"] == []
     assert token.text not in str(shown)
     assert {("admin", "site.add", "north"), ("north", "site.join", "north")} <= set(await acts(front))
 
@@ -238,8 +239,8 @@ async def test_the_rooms_say_the_same_without_http(front: Front) -> None:
     invitation = await front.operate.sites.invite(ADMIN, "north", timedelta(minutes=5))
     token = a_token()
     claimant = Claimant(token.prefix, token.digest)
-    assert await front.operate.sites.join(invitation.code, claimant) == "north"
+    assert await front.operate.sites.join(invitation.code, claimant) == SiteNode("north")
     with pytest.raises(Conflict):
         await front.operate.sites.invite(ADMIN, "north")
-    assert await front.operate.accounts.by_site_token(token.text) == "north"
+    assert await front.operate.accounts.by_site_token(token.text) == SiteNode("north")
     assert "fp_join" not in repr(invitation)

@@ -13,6 +13,7 @@ from fieldpost.central.operate.sites import Claimant
 from fieldpost.central.store.sites import health, sites
 from fieldpost.core.sites.health import Freshness, SiteHealth, SiteReport
 from fieldpost.core.sites.intent import IntentKind, IntentState
+from fieldpost.core.sites.node import SiteNode
 from fieldpost.core.times import to_text
 from fieldpost.link.messages import CommandCell, CommandResult, Health
 from fieldpost.testing import ManualClock
@@ -165,7 +166,7 @@ async def test_a_site_is_added_by_one_command_that_is_shown_once(quick: Front) -
         assert "Not enrolled yet." in waiting
         assert "not enrolled yet" in waiting
         claimant = Claimant("abcdefghijkl", bytes(32))
-        assert await quick.operate.sites.join(command[1], claimant) == "north"
+        assert await quick.operate.sites.join(command[1], claimant) == SiteNode("north")
         joined = (await client.get("/sites/north")).text
         assert "fp_site_abcdefghijkl_…" in joined
         again = await client.post("/sites", data=form)
@@ -354,3 +355,29 @@ def token_in(page: httpx2.Response) -> str:
 
 def names_in(text: str) -> list[str]:
     return re.findall(r'<a class="open" href="[^"]*"><bdi>([^<]*)</bdi></a>', text)
+
+
+@pytest.mark.req("DEC-38")
+async def test_a_node_is_added_by_one_command_and_removed(quick: Front) -> None:
+    async with logged_in(quick, "admin") as client:
+        assert "Add a node…" in (await client.get(f"/sites/{SITE}")).text
+        asked = await client.get(f"/sites/{SITE}/add-node")
+        form = {"csrf": token_in(asked), "by": "code", "valid_h": "1", "central": "https://fieldpost.example.org/"}
+        wrong = await client.post(f"/sites/{SITE}/add-node", data=form | {"central": "x"})
+        assert (wrong.status_code, "central must be a url" in wrong.text.lower()) == (422, True)
+        shown = await client.post(f"/sites/{SITE}/add-node", data=form)
+        command = re.search(r"<code>fieldpost site join (fp_join_\w+)@https://fieldpost.example.org", shown.text)
+        assert command, shown.text
+        assert await quick.operate.sites.join(command[1], Claimant("abcdefghijkl", bytes(32))) == SiteNode(SITE, 1)
+        page = (await client.get(f"/sites/{SITE}")).text
+        assert ("Add a node…" in page, "Remove node 0…" in page, "Remove node 1…" in page) == (False, True, True)
+        third = await client.post(f"/sites/{SITE}/add-node", data=form)
+        assert (third.status_code, "has two nodes already" in third.text) == (409, True)
+        assert 'name="node"' in (await client.get(f"/sites/{SITE}/rotate")).text
+        rotated = await client.post(f"/sites/{SITE}/rotate", data=form | {"by": "token", "node": "1"})
+        assert re.search(r"<code>fp_site_\w+</code>", rotated.text)
+        assert (await client.get(f"/sites/{SITE}/remove-node?node=x")).status_code == 422
+        confirm = await client.get(f"/sites/{SITE}/remove-node?node=1")
+        assert "Remove node 1 of" in confirm.text
+        await client.post(f"/sites/{SITE}/remove-node", data={"csrf": form["csrf"], "node": "1"})
+        assert "Add a node…" in (await client.get(f"/sites/{SITE}")).text

@@ -44,6 +44,17 @@ async def test_what_an_application_sends_is_delivered_under_its_name(front: Fron
     assert (shown["status"], shown["source_site"], shown["source_script"]) == ("delivered", "app:shop", "checkout")
 
 
+@pytest.mark.req("CHN-01")
+async def test_an_application_raises_an_alarm(front: Front, app: httpx2.AsyncClient) -> None:
+    alarm = {"severity": "critical", "incident": "pump 3", "is_cleared": True}
+    assert (await app.post(PATH, json=one(notification_id=ID.format(n=1), **alarm))).status_code == 201
+    shown = (await app.get(f"{PATH}/{ID.format(n=1)}")).json()
+    assert alarm.items() <= shown.items()
+    async with front.client("viewer") as viewer:
+        for query, count in (("severity=critical", 1), ("severity=info", 0), ("incident=pump%203", 1)):
+            assert len((await viewer.get(f"{PATH}?{query}")).json()["notifications"]) == count
+
+
 @pytest.mark.req("ING-03")
 async def test_the_same_again_changes_nothing_and_other_content_is_refused(
     front: Front, app: httpx2.AsyncClient
@@ -82,6 +93,8 @@ async def test_what_cannot_be_taken_is_refused_by_field_and_rule(front: Front, a
         (one(notification_id="7"), {}, 422, "notification.bad_id", "notification_id"),
         (one(subject="a\nb"), key, 422, "text.line_break", "subject"),
         (one(list_name=""), key, 422, "text.empty", "list_name"),
+        (one(severity="high"), key, 422, "severity.unknown", "severity"),
+        (one(incident="x" * 256), key, 422, "incident.length", "incident"),
         (one(colour="red"), key, 422, "body.invalid", "colour"),
         (one(body=7), key, 422, "body.invalid", "body"),
         (one(), {"Idempotency-Key": "a b"}, 400, "http.idempotency_key", "Idempotency-Key"),

@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from fieldpost.central.store.notifications import breakers
+from fieldpost.central.watch.cursor import LIMIT_DEFAULT
 from fieldpost.core.delivery.breaker import BreakerPolicy, record
 from fieldpost.core.delivery.outcome import Evidence, TransientFailure
 from fieldpost.core.events.event import Event
@@ -119,6 +120,17 @@ async def test_failing_receivers_are_listed_and_cleared_one_by_one_or_all(quick:
     assert found.health == "untried"
 
 
+async def test_a_failing_receiver_is_on_top_of_the_first_page_whatever_its_name_is(quick: Front) -> None:
+    for number in range(LIMIT_DEFAULT):
+        await add(quick, f"mirror-{number:03}")
+    await fail(quick, await add(quick, "zeeland"), 9)
+    async with visiting(quick, "viewer") as visitor:
+        text = await visitor.look("/subscriptions")
+        assert text.index("zeeland") < text.index("mirror-000")
+        assert "mirror-049" in text
+        assert 'rel="next"' in visitor.page.text
+
+
 async def test_a_viewer_sees_subscriptions_and_no_secret_and_cannot_change_them(quick: Front) -> None:
     one = await add(quick)
     async with visiting(quick, "viewer") as visitor:
@@ -153,6 +165,7 @@ async def test_a_test_event_reports_its_phases_and_is_signed(quick: Front) -> No
     async with quick.client("admin") as client:
         answer = await client.post(f"/api/v1{path}/test")
         assert (answer.status_code, answer.json()["outcome"]) == (200, "delivered")
+        assert (await client.get(f"/api/v1{path}")).json()["health"] == "healthy", "it was tried"
 
 
 async def test_an_unverified_subscription_becomes_active_by_a_test_that_is_answered(quick: Front) -> None:

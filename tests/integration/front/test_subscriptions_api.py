@@ -28,7 +28,8 @@ async def test_a_subscription_is_added_with_a_generated_secret_that_is_shown_onc
     added = await add(front)
     assert added["new_secret"].startswith("whsec_")
     assert (added["health"], added["held"], added["state"]) == ("untried", 0, "active")
-    assert added["filter"] == [{"topic": "orders", "action": "created", "resource": None, "attributes": {}}]
+    entry = {"topic": "orders", "action": "created", "resource": None, "attributes": {}, "rule": "native"}
+    assert added["filter"] == [entry]
     async with front.client("viewer") as client:
         answer = await client.get(f"{PATH}/{added['subscription_id']}")
         assert added["new_secret"] not in answer.text

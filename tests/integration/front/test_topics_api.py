@@ -32,7 +32,8 @@ async def test_a_topic_is_added_shown_changed_and_archived(front: Front, admin: 
     }
     added = await admin.put(f"{PATH}/orders.created", json=given)
     assert added.status_code == 200
-    expected = {"name": "orders.created", **given, "archived_at": None, "version": 1}
+    extra = {"archived_at": None, "is_kanaal": False, "documentation_url": None, "version": 1}
+    expected = {"name": "orders.created", **given, **extra}
     assert added.json() == expected
     assert (await admin.get(f"{PATH}/orders.created")).json() == expected
     assert (await admin.get(PATH)).json() == {"topics": [expected]}
@@ -76,6 +77,8 @@ async def test_a_change_from_an_outdated_version_is_a_conflict(front: Front, adm
         ("t", {"owners": [""]}, "text.empty", "owners"),
         ("t", {"description": "x" * 5000}, "text.too_long", "description"),
         ("t", {"colour": "red"}, "body.invalid", "colour"),
+        ("t", {"version": -1}, "body.invalid", "version"),
+        ("t", {"version": 2**63}, "body.invalid", "version"),
     ],
     ids=lambda value: str(value)[:30],
 )

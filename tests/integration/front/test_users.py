@@ -184,7 +184,7 @@ async def test_users_and_tokens_over_the_api(front: Front) -> None:
         made = await client.post("/api/v1/tokens", json={"name": "ci", "role": "viewer", "expires_in_s": 3600})
         token_id, token = made.json()["token_id"], made.json()["token"]
         me = await client.get("/api/v1/me", headers={"authorization": f"Bearer {token}"})
-        assert me.json() == {"name": "admin", "role": "viewer", "token": "ci"}
+        assert me.json() == {"name": "admin", "role": "viewer", "token": "ci", "subscription_owner": None}
         listed = (await client.get("/api/v1/tokens")).json()["tokens"]
         assert token not in str(listed)
         assert token_id in [one["token_id"] for one in listed]

@@ -3,9 +3,11 @@
 `make setup` downloads the pinned wheels into build/wheels.
 """
 
+import contextlib
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
@@ -17,7 +19,7 @@ import pytest
 from fieldpost.cli.main import CENTRAL_PACKAGES
 from support.need import cannot_have
 
-VARIANTS = ("base", "central", "site-postgresql")
+VARIANTS = ("base", "central", "site-postgresql", "relay-postgresql", "relay-mariadb", "apprise")
 INSTALLED_MB_MAX = 60
 IDLE_AGENT_MB_MAX = 50
 WAIT_S = 30.0
@@ -80,6 +82,19 @@ def test_base_install_is_small_and_holds_nothing_of_central(environments: Path) 
     assert [name for name in CENTRAL_PACKAGES if (packages / name).exists()] == []
 
 
+LOADED = "from fieldpost.central import adapters; print(*adapters.load())"
+
+
+def test_apprise_is_a_type_of_its_extra_alone(environments: Path) -> None:
+    with_extra, without = (
+        run(environments / variant / "bin/python", "-c", LOADED) for variant in ("apprise", "central")
+    )
+    assert "apprise" in with_extra.stdout.split()
+    assert "apprise" not in without.stdout.split()
+    assert "email" in without.stdout.split()
+    assert "Traceback" not in without.stdout + without.stderr
+
+
 @pytest.mark.parametrize("arguments", [("central",), ("migrate",), ("doctor",), ("demo",), ("secrets", "new-key")])
 def test_command_without_its_extra_prints_the_install_line(
     environments: Path, tmp_path: Path, arguments: tuple[str, ...]
@@ -128,7 +143,35 @@ def test_writes_to_postgresql_need_the_extra_of_a_site(environments: Path, tmp_p
     assert 'pip install "fieldpost[site-postgresql]"' in run(base, *doctor, code=9).stdout
     run(extra, *doctor)
     call_id = run(extra, "write", "plant", "count", "-p", "unit=p", "--folder", tmp_path / "north").stdout.strip()
-    assert "Connect call failed" in run(extra, "status", call_id, "--folder", tmp_path / "north").stdout
+    assert "Connection refused" in run(extra, "status", call_id, "--folder", tmp_path / "north").stdout
+
+
+@pytest.mark.parametrize("database", ["postgresql", "mariadb"])
+def test_a_relay_needs_the_extra_of_its_database(environments: Path, tmp_path: Path, database: str) -> None:
+    base, extra = (environments / variant / "bin/fieldpost" for variant in ("base", f"relay-{database}"))
+    settings = relay_settings(f"{database}://app@127.0.0.1:1/app")
+    missing = run(base, "relay", cwd=tmp_path, code=8, **settings)
+    assert f'pip install "fieldpost[relay-{database}]"' in missing.stderr
+    assert missing.stderr.count("\n") == 1
+    found = run(extra, "outbox", "doctor", cwd=tmp_path, code=9, **settings)
+    assert "Connection refused" in found.stdout, "the driver is there, the database is not"
+
+
+def test_a_relay_on_sqlite_needs_nothing_but_the_base(environments: Path, tmp_path: Path) -> None:
+    base = environments / "base/bin/fieldpost"
+    with contextlib.closing(sqlite3.connect(tmp_path / "app.db")) as app:
+        app.executescript(run(base, "outbox", "ddl", "sqlite", cwd=tmp_path).stdout)
+    settings = relay_settings(f"sqlite:///{tmp_path}/app.db")
+    checks = json.loads(run(base, "--json", "outbox", "doctor", cwd=tmp_path, code=9, **settings).stdout)["checks"]
+    assert {check["name"]: check["status"] for check in checks}["tables"] == "ok", checks
+
+
+def relay_settings(database: str) -> dict[str, str]:
+    return {
+        "FIELDPOST_RELAY__DATABASE": database,
+        "FIELDPOST_RELAY__URL": "http://127.0.0.1:1",
+        "FIELDPOST_RELAY__TOKEN": "a token",
+    }
 
 
 def wait_for(condition: Callable[[], bool]) -> bool:

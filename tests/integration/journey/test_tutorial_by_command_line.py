@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fieldpost.testing.mail import MailServerThread
 from support.ports import free_port
+from support.shell import run_script
 
 PAGE = "docs/tutorial/by-command-line.md"
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -21,13 +22,13 @@ async def test_the_documented_steps_lead_to_a_delivered_mail(project: Path, tmp_
     environment = {"PATH": PATH, "HOME": str(tmp_path), "COLUMNS": "200"}
     with MailServerThread() as server:
         script = "\n".join(["set -e", *rest]).replace(":8025", f":{port}").replace("2525", str(server.port))
-        central = await run(f"exec {first} --port {port}", tmp_path, environment)
+        central = await run_script(f"exec {first} --port {port}", tmp_path, environment)
         try:
             assert central.stdout is not None
             async with asyncio.timeout(START_S):
                 while b"Central serves at" not in (line := await central.stdout.readline()):
                     assert line, "central ended"
-            steps = await run(script, tmp_path, environment)
+            steps = await run_script(script, tmp_path, environment)
             async with asyncio.timeout(START_S):
                 said, _ = await steps.communicate()
             assert steps.returncode == 0, said.decode()
@@ -40,16 +41,3 @@ async def test_the_documented_steps_lead_to_a_delivered_mail(project: Path, tmp_
         finally:
             central.terminate()
             await central.wait()
-
-
-async def run(script: str, folder: Path, environment: dict[str, str]) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        "bash",
-        "-c",
-        script,
-        cwd=folder,
-        env=environment,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )

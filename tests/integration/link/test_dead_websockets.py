@@ -11,7 +11,8 @@ from fieldpost.front.options import FrontOptions
 from fieldpost.front.websocket_limits import BoundedWebSocket
 from fieldpost.testing import ManualClock
 from support.front import Front, open_front
-from support.hostile import PING, hostile, resident_bytes, target_of
+from support.hostile import hostile, target_of
+from support.hostile_peers import PING
 from support.line import without_bugs
 
 pytestmark = [
@@ -71,11 +72,11 @@ async def test_pings_of_a_peer_that_does_not_read_stop_being_read(
             )
             assert (await reader.readline()).startswith(b"HTTP/1.1 101")
             writer.transport.pause_reading()  # type: ignore[attr-defined]
-            before = resident_bytes()
+            before = target.resident
             with pytest.raises(TimeoutError):
                 await flood(writer)
             [held] = accepted(set(target.server.server_state.connections))
             assert held.transport.get_write_buffer_size() < MIB
-            assert resident_bytes() - before < 20 * MIB
+            assert target.resident - before < 20 * MIB
             await target.probe()
             writer.transport.abort()

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import Unavailable
+from fieldpost.core.sites.node import SiteNode
 from fieldpost.front import connections
 from fieldpost.link import polling
 from fieldpost.link.control import ControlClient
@@ -109,7 +110,7 @@ async def test_a_site_that_begins_anew_before_its_silence_was_noticed_is_asked_a
             await backend.commands.sweep()
             await backend.commands.settled()
             await until(lambda: any(isinstance(message, Reconcile) for message in asked))
-        return backend.polled["plant-7"]
+        return backend.polled[SiteNode("plant-7")]
 
     async with served(front.app) as url, without_websockets(url) as proxied:
         link = await begin(proxied)

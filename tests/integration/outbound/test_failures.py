@@ -7,7 +7,7 @@ import struct
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trustme
@@ -114,6 +114,7 @@ async def test_denied_address_is_blocked() -> None:
 async def test_refused_connection(scheme: str, host: str) -> None:
     error = await fail(f"{scheme}://{host}:1024/")
     assert (error.phase, error.is_timeout, error.is_sent) == (HttpPhase.CONNECT, False, False)
+    assert error.reason == f"no connection to {host}:1024: Connection refused"
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -157,6 +158,57 @@ async def test_no_answer_to_a_request_that_was_sent(handler: Handler, is_timeout
     async with serving(handler) as port:
         error = await fail(f"http://hook.example:{port}/", timeout_s=0.5 if is_timeout else 30)
     assert (error.phase, error.is_timeout, error.is_sent) == (HttpPhase.ANSWER, is_timeout, True)
+
+
+async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    await asyncio.Event().wait()
+
+
+async def test_request_of_which_a_part_is_left_here_was_not_sent() -> None:
+    """More than the buffers of both ends take: the receiver cannot have it, so it is not in doubt whether it has."""
+    http = HttpClient(AddressGuard("strict", parse_allowed([PUBLIC]), found))
+    async with serving(deaf) as port:
+        url = check_url(f"http://hook.example:{port}/", "strict")
+        with pytest.raises(NoAnswer, match="the request was not sent within 2 s") as caught:
+            await http.request("POST", url, headers={}, body=bytes(32 * 1024 * 1024), timeout_s=2)
+        await http.close()
+    assert (caught.value.phase, caught.value.is_timeout, caught.value.is_sent) == (HttpPhase.SEND, True, False)
+
+
+async def test_bytes_on_an_idle_connection_close_it() -> None:
+    """Nobody asked for them, so they must not answer the next request."""
+    connections = []
+
+    async def talkative(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await reader.readuntil(b"hello")
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    http = HttpClient(AddressGuard("strict", parse_allowed([PUBLIC]), found))
+    async with serving(talkative) as port:
+        url = check_url(f"http://hook.example:{port}/", "strict")
+        for _ in range(2):
+            assert (await http.request("POST", url, headers={}, body=b"hello", timeout_s=30)).status == 200
+        assert (len(connections), http._pool.idle_count) == (1, 1)
+        connections[0].write(b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n")
+        async with asyncio.timeout(30):
+            while http._pool.idle_count:
+                await asyncio.sleep(0.01)
+        assert (await http.request("POST", url, headers={}, body=b"hello", timeout_s=30)).status == 200
+        assert len(connections) == 2
+        await http.close()
+
+
+@pytest.mark.parametrize("text", ["a\r\nHost: other.example", "a\nb", "a\0"])
+async def test_header_that_would_break_the_request_is_not_sent(text: str) -> None:
+    http = HttpClient(AddressGuard("strict", parse_allowed([PUBLIC]), found))
+    url = check_url("http://hook.example:1024/", "strict")
+    with pytest.raises(NoAnswer, match="line break") as caught:
+        await http.request("POST", url, headers={"X-Text": text}, body=b"", timeout_s=30)
+    assert not caught.value.is_sent
 
 
 @pytest.mark.parametrize("options", [OutboundOptions(connections_per_host=1), OutboundOptions(connections=1)])

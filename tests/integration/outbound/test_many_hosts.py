@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from aiohttp import web
 
-from fieldpost.outbound import connector
+from fieldpost.outbound import connection
 from fieldpost.outbound.client import HttpAnswer, HttpClient, NoAnswer
 from fieldpost.outbound.options import OutboundOptions
 from fieldpost.outbound.outbound import Outbound
@@ -103,16 +103,14 @@ async def test_requests_to_one_host_are_limited_over_all_its_ports(receivers: Re
     receivers.release.set()
     assert [answer.status for answer in await asyncio.gather(*slow)] == [200] * 10
     assert receivers.busiest["slow.example"] == 3
-    assert not outbound.strict_http._hosts._hosts
+    assert not outbound.strict_http._slots._hosts
     await outbound.close()
 
 
 async def test_idle_connections_are_limited(receivers: Receivers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connector, "IDLE_MAX", 5)
+    monkeypatch.setattr(connection, "IDLE_MAX", 5)
     outbound = Outbound(OutboundOptions(PUBLIC), resolve=resolve)
     for number in range(20):
         await post(outbound.strict_http, f"http://name{number}.example:{receivers.ports[0]}/")
-    opened = outbound.strict_http._opened().connector
-    assert opened is not None
-    assert sum(map(len, opened._conns.values())) == 5
+    assert outbound.strict_http._pool.idle_count == 5
     await outbound.close()

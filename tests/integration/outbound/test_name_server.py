@@ -48,8 +48,20 @@ def test_silent_names_delay_no_other_name_of_the_system(tmp_path: Path) -> None:
     settings = tmp_path / "resolv.conf"
     settings.write_text("nameserver 127.0.0.9\noptions timeout:20 attempts:1\n")
     mount = f"mount --bind {settings} /etc/resolv.conf"
-    if subprocess.run(["unshare", "-mn", "sh", "-c", mount], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        ["unshare", "-mn", "--propagation", "slave", "sh", "-c", mount], capture_output=True, check=False
+    ).returncode:
         cannot_have("namespaces", "namespaces are not permitted here")
-    started = ["unshare", "-mn", "sh", "-c", f'{mount} && exec "$0" -c "$1"', sys.executable, SCRIPT]
+    started = [
+        "unshare",
+        "-mn",
+        "--propagation",
+        "slave",
+        "sh",
+        "-c",
+        f'{mount} && exec "$0" -c "$1"',
+        sys.executable,
+        SCRIPT,
+    ]
     done = subprocess.run(started, capture_output=True, text=True, timeout=90, check=False)
     assert done.stdout.split() == ["980", "20"], done.stderr

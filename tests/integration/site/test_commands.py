@@ -204,7 +204,7 @@ def test_the_event_log_is_asked_for_by_its_filters(calls: Calls) -> None:
 
 
 def test_an_answer_stays_within_bounds_and_says_where_it_goes_on(calls: Calls) -> None:
-    entries = [event_log.event(event_log.EventKind.PARKED, calls.clock.now(), "x" * 1000) for _ in range(500)]
+    entries = [event_log.event(event_log.SiteEventKind.PARKED, calls.clock.now(), "x" * 1000) for _ in range(500)]
     calls.buffer.write(lambda cursor: event_log.append(cursor, entries))
     result = apply(calls, command(calls, "query_events", limit=500))
     assert result.rows is not None

@@ -114,7 +114,7 @@ async def test_the_event_log_is_read_by_kind_severity_time_words_and_page_by_pag
     assert len((await local("GET", "/v1/events", severity="warning")).body["events"]) == 4
     assert len((await local("GET", "/v1/events", instance="pump-3", kind="queued")).body["events"]) == 3
     assert len((await local("GET", "/v1/events", words="ERP other post", kind="queued")).body["events"]) == 1
-    assert (await local("GET", "/v1/events", until="2020-01-01T00:00:00Z")).body == {"events": [], "next_before": None}
+    assert (await local("GET", "/v1/events", to="2020-01-01T00:00:00Z")).body == {"events": [], "next_before": None}
     first = (await local("GET", "/v1/events", limit="5")).body
     second = (await local("GET", "/v1/events", limit="5", before=str(first["next_before"]))).body
     assert first["events"] + second["events"] == every
@@ -193,7 +193,7 @@ async def test_a_malformed_body_is_refused(
         {"before": "x"},
         {"severity": "fatal"},
         {"category": "gossip"},
-        {"since": "yesterday"},
+        {"from": "yesterday"},
         {"colour": "red"},
     ],
 )

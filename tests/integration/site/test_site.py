@@ -338,3 +338,31 @@ def test_a_clock_that_was_wrong_when_it_was_sent_delays_nothing(site: Site, fold
     taken = buffer.take(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(), items_max=1, bytes_max=1)
     buffer.close()
     assert [message.message_id for message in taken] == [notification_id]
+
+
+@pytest.mark.req("CHN-01")
+def test_an_alarm_travels_with_its_fields_and_is_part_of_what_a_key_stands_for(site: Site, folder: Path) -> None:
+    to = site.notify.to("operators")
+    alarm = {"severity": "critical", "incident": "pump 3", "is_cleared": True}
+    raised = to.send("Pump 3", "b", key="k", severity="critical", incident="pump 3", is_cleared=True)
+    assert alarm.items() <= json.loads(buffered(folder, raised).payload).items()
+    assert to.send("Pump 3", "b", key="k", severity="critical", incident="pump 3", is_cleared=True) == raised
+    with pytest.raises(Conflict):
+        to.send("Pump 3", "b", key="k", severity="critical", incident="pump 3")
+    assert alarm.keys().isdisjoint(json.loads(buffered(folder, to.send("s", "b")).payload))
+
+
+@pytest.mark.req("CHN-01")
+@pytest.mark.parametrize(
+    ("field", "value", "code"),
+    [
+        ("severity", "high", "severity.unknown"),
+        ("incident", "x" * 256, "incident.length"),
+        ("incident", "a\x00b", "text.nul"),
+        ("is_cleared", "yes", "text.type"),
+    ],
+)
+def test_an_invalid_alarm_is_refused_at_once(site: Site, field: str, value: str, code: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        site.notify.to("operators").send("s", "b", **{field: value})  # type: ignore[arg-type]
+    assert (refused.value.code, refused.value.field) == (code, field)

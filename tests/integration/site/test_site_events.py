@@ -11,10 +11,11 @@ from fieldpost import Site
 from fieldpost.core.errors import OperationFailed, Unavailable
 from fieldpost.core.sites.forwarding import Box, CarrierAnswer, Clear, TryAgain
 from fieldpost.core.sites.message import Category
+from fieldpost.core.sites.site_event import SiteEventKind
 from fieldpost.link.session import Room
 from fieldpost.site.buffer import event_log
 from fieldpost.site.buffer.buffer import Buffer
-from fieldpost.site.buffer.event_log import EventKind, SiteEvent, SiteEventFilter
+from fieldpost.site.buffer.event_log import SiteEvent, SiteEventFilter
 from fieldpost.site.config.options import EventOptions, ForwardOptions
 from fieldpost.site.forwarding.forwarder import Forwarder
 from fieldpost.site.upkeep import BufferUpkeep
@@ -159,7 +160,7 @@ def test_an_entry_is_written_with_what_it_tells_of_or_not_at_all(plant: Plant) -
 
 
 def fill(buffer: Buffer, clock: ManualClock, count: int, text: str = "x" * 100) -> None:
-    entries = [event_log.event(EventKind.RETRIED, clock.now(), text) for _ in range(count)]
+    entries = [event_log.event(SiteEventKind.RETRIED, clock.now(), text) for _ in range(count)]
     buffer.write(lambda cursor: event_log.append(cursor, entries))
 
 
@@ -209,7 +210,7 @@ def test_the_log_is_read_by_filter_and_page_by_page(site: Site, clock: ManualClo
     start = clock.now()
     for number in range(30):
         entry = event_log.event(
-            EventKind.PARKED if number % 3 else EventKind.QUEUED,
+            SiteEventKind.PARKED if number % 3 else SiteEventKind.QUEUED,
             clock.now(),
             str(number),
             category=Category.EXTERNAL_CALL,

@@ -12,6 +12,7 @@ import pytest
 from fieldpost.core.delivery.adapter import Adapter, ClaimLost, Envelope
 from fieldpost.core.delivery.outcome import Delivered, Held, Outcome, PermanentFailure, TransientFailure, Uncertain
 from fieldpost.core.errors import InvalidInput
+from fieldpost.core.notification import Target, TargetStatus
 from fieldpost.core.secret import Secret
 from fieldpost.testing import AdapterContract, Behaviour, World
 
@@ -174,7 +175,7 @@ class FliesOneByOne(Pigeon):
         return outcome
 
     async def record(self, envelope: Envelope, target: str) -> None:
-        await envelope.record_reached([target])
+        await envelope.record_reached([Target(target, TargetStatus.DELIVERED)])
 
 
 class RecordsNothing(FliesOneByOne):
@@ -184,7 +185,7 @@ class RecordsNothing(FliesOneByOne):
 
 class RecordsAhead(FliesOneByOne):
     async def record(self, envelope: Envelope, target: str) -> None:
-        await envelope.record_reached(["nobody"])
+        await envelope.record_reached([Target("nobody", TargetStatus.DELIVERED)])
         await super().record(envelope, target)
 
 
@@ -258,28 +259,28 @@ class IgnoresItsDeadline(Pigeon):
 @pytest.mark.parametrize(
     ("kind", "test"),
     [
-        (DeliversTwice, "test_what_is_accepted_is_delivered_once_to_each_target"),
-        (SaysDeliveredToAll, "test_what_is_refused_for_good_is_permanent_and_says_why"),
-        (SaysDeliveredToAll, "test_what_is_put_off_is_transient_and_says_why"),
-        (BlamesTheMessage, "test_nobody_there_is_never_blamed_on_the_message"),
-        (NeverUncertain, "test_silence_after_the_message_was_sent_is_uncertain"),
-        (AlwaysUncertain, "test_silence_before_the_message_was_sent_is_known_to_be_before"),
-        (IgnoresItsDeadline, "test_an_attempt_ends_by_itself_within_its_deadline"),
+        (DeliversTwice, "test_accepted_message_reaches_each_target_once"),
+        (SaysDeliveredToAll, "test_rejection_for_good_is_permanent_with_a_reason"),
+        (SaysDeliveredToAll, "test_temporary_rejection_is_transient_with_a_reason"),
+        (BlamesTheMessage, "test_unreachable_server_is_not_blamed_on_the_message"),
+        (NeverUncertain, "test_timeout_after_the_message_was_sent_is_uncertain"),
+        (AlwaysUncertain, "test_timeout_before_the_message_was_sent_is_not_uncertain"),
+        (IgnoresItsDeadline, "test_attempt_ends_within_its_deadline"),
         (SwallowsCancellation, "test_cancellation_passes_through_at_once"),
-        (NeverAsksTheGate, "test_nothing_is_sent_when_the_gate_says_no"),
-        (AsksTooLate, "test_the_gate_is_asked_before_the_message_goes"),
-        (AsksTooLate, "test_nothing_is_sent_when_the_gate_says_no"),
+        (NeverAsksTheGate, "test_nothing_is_sent_if_the_gate_refuses"),
+        (AsksTooLate, "test_gate_is_asked_before_the_message_is_sent"),
+        (AsksTooLate, "test_nothing_is_sent_if_the_gate_refuses"),
         (RecordsNothing, "test_reached_targets_are_recorded_before_more_is_sent"),
         (RecordsAhead, "test_reached_targets_are_recorded_before_more_is_sent"),
-        (FliesOnWithoutItsClaim, "test_nothing_more_is_sent_when_the_claim_is_lost_in_between"),
-        (Remembers, "test_what_came_before_changes_no_outcome"),
+        (FliesOnWithoutItsClaim, "test_nothing_more_is_sent_after_the_claim_was_lost"),
+        (Remembers, "test_earlier_attempts_do_not_change_the_outcome"),
         (NewIdEachTime, "test_a_second_copy_is_recognised_as_one"),
-        (TellsInItsError, "test_no_secret_is_told_in_an_outcome_a_log_or_to_a_witness"),
-        (TellsInItsLog, "test_no_secret_is_told_in_an_outcome_a_log_or_to_a_witness"),
-        (TellsInARefusal, "test_a_refused_setting_does_not_repeat_a_secret"),
-        (TakesAnySetting, "test_a_bad_setting_is_refused_naming_its_field"),
-        (RaisesForATarget, "test_a_bad_target_is_refused_and_nothing_else_is_raised"),
-        (ChangesATarget, "test_a_good_target_is_kept_in_one_form"),
+        (TellsInItsError, "test_no_secret_appears_in_outcome_log_or_transcript"),
+        (TellsInItsLog, "test_no_secret_appears_in_outcome_log_or_transcript"),
+        (TellsInARefusal, "test_error_of_a_rejected_setting_contains_no_secret"),
+        (TakesAnySetting, "test_error_of_a_bad_setting_names_its_field"),
+        (RaisesForATarget, "test_bad_target_raises_invalid_input_only"),
+        (ChangesATarget, "test_good_target_is_stored_in_canonical_form"),
     ],
 )
 def test_a_defect_is_found_by_the_test_meant_for_it(kind: type[Pigeon], test: str) -> None:

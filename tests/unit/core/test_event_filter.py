@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.events.event import Event
-from fieldpost.core.events.filter import FilterEntry, Matcher, check_filter, filter_matches
+from fieldpost.core.events.filter import (
+    FilterEntry,
+    Matcher,
+    check_filter,
+    entry_text,
+    filter_matches,
+    parse_entry,
+)
 
 
 def event(
@@ -80,7 +87,7 @@ def test_a_star_overlaps_nothing_twice() -> None:
         ([FilterEntry(topic="")], "text.empty"),
         ([FilterEntry(action="a\x00b")], "text.nul"),
         ([FilterEntry(attributes={"a b": "c"})], "attribute.name"),
-        ([FilterEntry(attributes={f"a{n}": "c" for n in range(33)})], "filter.attributes"),
+        ([FilterEntry(attributes={f"a{n}": "c" for n in range(101)})], "filter.attributes"),
         ([FilterEntry(rule="regex")], "filter.rule"),
     ],
 )
@@ -110,3 +117,20 @@ def test_the_matcher_finds_exactly_the_filters_that_match(
     matcher = Matcher(enumerate(filters))
     expected = [number for number, one in enumerate(filters) if filter_matches(one, published)]
     assert sorted(matcher.match(published)) == expected
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        FilterEntry(topic="orders"),
+        FilterEntry(topic="orders*", action="created", resource="orders/1", attributes={"country": "NL"}),
+    ],
+)
+def test_an_entry_as_text_reads_back(entry: FilterEntry) -> None:
+    assert parse_entry(entry_text(entry), "line 1") == entry
+
+
+@pytest.mark.parametrize("text", ["orders", "topic=", "=orders", "topic=orders,", ""])
+def test_a_text_that_is_no_entry_is_refused_by_its_place(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"^line 3 must be name=value, name=value, …$"):
+        parse_entry(text, "line 3")

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldpost.core.delivery.breaker import Breaker, BreakerPolicy, BreakerState, record, take_probe
-from fieldpost.core.delivery.explain import ClaimState, explain, next_attempt, parts
+from fieldpost.core.delivery.exchange import Exchange, HttpTry
+from fieldpost.core.delivery.explain import ClaimState, explain, explain_attempt, next_attempt, parts
 from fieldpost.core.delivery.holds import HoldKind, held_by
 from fieldpost.core.delivery.outcome import Evidence
 from fieldpost.core.notification import Notification, Status, Target, TargetStatus
@@ -272,3 +273,45 @@ def test_the_moments_of_a_sentence_can_be_told_apart_from_its_words() -> None:
     assert (before, at) == ("It was parked at ", NOW)
     assert str(after).startswith(": refused until 2026-99-15 08:00:00 UTC")
     assert parts("It has no time.") == ["It has no time."]
+
+
+OK = Exchange(url="https://a.example/", tries=(HttpTry(offset_ms=0, duration_ms=9, status=204),), status=204)
+TWICE = replace(OK, tries=(HttpTry(offset_ms=0, duration_ms=9, status=500), *OK.tries))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error", "exchanges", "sentence"),
+    [
+        (None, None, (), "The attempt is in progress."),
+        ("delivered", None, (), "Delivered (130 ms)."),
+        ("delivered", None, (OK,), "The receiver answered 204 (130 ms)."),
+        ("delivered", None, (TWICE,), "The receiver answered 204 (2 tries, 130 ms)."),
+        ("delivered", None, (OK, replace(OK, status=200)), "The receiver answered 200 and 204 (130 ms)."),
+        ("transient_failure", "the receiver answered 500", (OK,), "The receiver answered 500 (130 ms)."),
+        ("permanent_failure", "x", (OK,), "X (130 ms). It is not repeated."),
+        (
+            "uncertain",
+            "x",
+            (OK,),
+            "X (130 ms). The receiver may have it already; it is sent again under the same id.",
+        ),
+        ("held", "no such host", (), "No such host (130 ms). This is not counted as an attempt."),
+        (
+            "released",
+            None,
+            (),
+            "The node stopped before the request was sent. This is not counted as an attempt.",
+        ),
+        (
+            "abandoned",
+            None,
+            (),
+            "It failed. The receiver may have it already; it is sent again under the same id.",
+        ),
+    ],
+)
+def test_an_attempt_is_explained_in_one_sentence(
+    outcome: str | None, error: str | None, exchanges: tuple[Exchange, ...], sentence: str
+) -> None:
+    assert explain_attempt(outcome, error, 130, exchanges) == sentence
+    assert explain_attempt("delivered", None, 2500, ()) == "Delivered (2.5 s)."

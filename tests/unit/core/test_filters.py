@@ -22,7 +22,7 @@ from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.sites.message import Category
 
 DECLARED = (NOTIFICATION_FILTERS, AUDIT_FILTERS, CALL_FILTERS, INTENT_FILTERS)
-DERIVED = {"stuck_before", "overdue_before"}
+DERIVED = {"stuck_before", "stuck_at", "overdue_before"}
 """Attributes of a filter that are computed, never given."""
 
 

@@ -12,8 +12,7 @@ TABLE = {
 }  # fmt: skip
 
 
-@pytest.mark.req("SF-14", "SF-15")
-@pytest.mark.dec("DEC-23")
+@pytest.mark.req("SF-14", "SF-15", "DEC-23")
 @pytest.mark.parametrize(
     ("status", "meaning"), [(status, meaning) for meaning, statuses in TABLE.items() for status in statuses]
 )

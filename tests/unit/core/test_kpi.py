@@ -5,8 +5,19 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fieldpost.core.kpi import KPIS, NAMES, NOTHING, KpiRow, Thresholds, compute, compute_by_site, fold, is_stuck
-from fieldpost.core.notification import Status
+from fieldpost.core.kpi import (
+    KPIS,
+    NAMES,
+    NOTHING,
+    KpiRow,
+    Thresholds,
+    compute,
+    compute_by_site,
+    fold,
+    is_stuck,
+    of_kind,
+)
+from fieldpost.core.notification import NotificationKind, Status
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 BY = Thresholds()
@@ -42,7 +53,7 @@ def test_stuck_is_live_for_longer_than_the_threshold_of_ten_minutes(status: Stat
     beyond = replace(at_threshold, cycle_started_at=at_threshold.cycle_started_at - MICROSECOND)
     assert figure("stuck", at_threshold) == 0
     assert figure("stuck", beyond) == (status in (Status.PENDING, Status.RETRYING))
-    assert is_stuck(status, beyond.cycle_started_at, NOW, BY.stuck_after) == bool(figure("stuck", beyond))
+    assert is_stuck(beyond, NOW, BY.stuck_after) == bool(figure("stuck", beyond))
 
 
 @pytest.mark.req("DEC-69", "KPI-03")
@@ -58,6 +69,30 @@ def test_stuck_counts_held_rows_and_overdue_leaves_them_out() -> None:
     assert (figure("stuck", OLD), figure("overdue", OLD)) == (1, 1)
     held = replace(OLD, is_held=True)
     assert (figure("stuck", held), figure("overdue", held)) == (1, 0)
+
+
+@pytest.mark.req("DEC-52")
+def test_a_webhook_that_is_held_or_waits_for_its_retry_time_is_not_stuck() -> None:
+    due = replace(OLD, type="webhook", status=Status.RETRYING)
+    assert figure("webhooks_stuck", due) == 1, "due and not delivered"
+    assert figure("webhooks_stuck", replace(due, due_at=NOW)) == 1
+    assert figure("webhooks_stuck", replace(due, due_at=NOW + MICROSECOND)) == 0, "waits for its retry time"
+    assert figure("webhooks_stuck", replace(due, is_held=True)) == 0
+    assert figure("webhooks_stuck", replace(due, status=Status.PENDING)) == 1
+    mail = replace(due, type="email", due_at=NOW + MICROSECOND, is_held=True)
+    assert figure("stuck", mail) == 1, "for lists the rule is the age alone"
+
+
+@pytest.mark.req("DEC-52")
+def test_webhooks_are_counted_separately_from_lists() -> None:
+    webhook = replace(OLD, type="webhook", created_at=NOW - timedelta(days=2))
+    figures = compute([OLD, webhook, webhook, replace(webhook, status=Status.PARKED)], NOW, BY)
+    names = ("queue_depth", "parked", "oldest_pending_age_s")
+    assert [figures[name] for name in names] == [1, 0, 3600]
+    assert [figures[f"webhooks_{name}"] for name in names] == [2, 1, 2 * 86_400]
+    assert [of_kind(figures)[name] for name in names] == [3, 1, 2 * 86_400], "together: sums, and the larger age"
+    assert of_kind(figures, NotificationKind.WEBHOOK)["queue_depth"] == 2
+    assert of_kind(figures, NotificationKind.LIST)["queue_depth"] == 1
 
 
 @pytest.mark.req("DEC-16")
@@ -118,7 +153,7 @@ def test_nothing_has_a_figure_of_nought_for_every_kpi() -> None:
 def test_every_kpi_says_what_it_is_in_which_unit() -> None:
     assert len(set(NAMES)) == len(KPIS) > 0
     for kpi in KPIS:
-        assert kpi.unit in ("notifications", "cached calls", "seconds")
+        assert kpi.unit in ("notifications", "webhooks", "cached calls", "seconds")
         assert (kpi.formula is None) != (kpi.call_formula is None)
         assert kpi.help.endswith(".")
         assert kpi.name.endswith("_s") == (kpi.unit == "seconds")

@@ -268,6 +268,20 @@ def test_only_uncertain_outcomes_park_by_that_option() -> None:
     assert after(a_notification(Status.PENDING, A), TransientFailure("451"), policy).status is Status.RETRYING
 
 
+@pytest.mark.req("DEC-10")
+@pytest.mark.parametrize(
+    "outcome",
+    [Uncertain("no answer"), Uncertain("no answer", (reached(A),)), PermanentFailure("a bug"), TransientFailure("451")],
+    ids=["uncertain", "uncertain, named", "permanent", "transient"],
+)
+def test_once_all_targets_are_reached_no_end_of_the_attempt_parks(outcome: Outcome) -> None:
+    """A parked row whose targets all have it would leave Retry nobody to send to."""
+    policy = Policy(POLICY.retry, park_uncertain=True)
+    n = a_notification(Status.PENDING, A, reached(B))
+    made = decide(n, outcome, policy, HOLD, NOW, 0.0, reached={A.address: reached(A)})
+    assert (made.status, made.targets) == (Status.DELIVERED, (reached(A),))
+
+
 # Held
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldpost.core.ids import NotificationId
-from fieldpost.core.notification import Provenance, Submission, digest, list_key
+from fieldpost.core.notification import Provenance, Severity, Submission, digest, list_key
 
 GIVEN = Submission(NotificationId("019a8b3c-0000-7000-8000-000000000001"), "ops", "Pump 3", "No flow", Provenance("p7"))
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -46,6 +46,15 @@ def test_who_and_when_at_the_site_is_no_part_of_the_content() -> None:
 def test_the_digest_is_the_one_that_is_written_down() -> None:
     parts = (b"p7", b"ops", b"Pump 3", b"No flow")
     assert digest(GIVEN) == sha256(b"".join(len(p).to_bytes(8, "big") + p for p in parts)).digest()
+
+
+@pytest.mark.req("CHN-01")
+def test_alarm_fields_enter_the_digest_only_when_given() -> None:
+    parts = (b"p7", b"ops", b"Pump 3", b"No flow", b"severity", b"info", b"incident", b"x", b"is_cleared", b"true")
+    alarm = replace(GIVEN, severity=Severity.INFO, incident="x", is_cleared=True)
+    assert digest(alarm) == sha256(b"".join(len(p).to_bytes(8, "big") + p for p in parts)).digest()
+    ones = [replace(GIVEN, severity=Severity.INFO), replace(GIVEN, incident="info"), replace(GIVEN, is_cleared=True)]
+    assert len({digest(one) for one in [*ones, alarm, GIVEN]}) == 5
 
 
 def test_the_delivery_key_of_a_list() -> None:

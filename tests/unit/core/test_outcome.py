@@ -1,17 +1,23 @@
 """Outcomes, and the rule that folds results per target into one."""
 
+from datetime import timedelta
+
 import pytest
 
+from fieldpost.core.delivery.holds import HoldKind
 from fieldpost.core.delivery.outcome import (
     WORDS,
     Delivered,
+    Evidence,
+    Held,
     Outcome,
+    Pause,
     PermanentFailure,
     TransientFailure,
     fold,
     name_errors,
 )
-from fieldpost.core.notification import Target
+from fieldpost.core.notification import Target, TargetStatus
 from fieldpost.core.text import ERROR_BYTES_MAX
 from support.sample import DUE, FAILED, REACHED
 
@@ -76,3 +82,28 @@ def test_every_error_stays_when_a_text_with_ten_targets_each_would_be_too_long()
     assert len(named) <= ERROR_BYTES_MAX
     assert [f": 55{number} no" in named for number in range(8)] == [True] * 8
     assert named.count("50 targets") == 8
+
+
+@pytest.mark.req("CHN-02")
+def test_targets_that_only_pause_hold_until_the_first_pause_ends() -> None:
+    targets = (Target("a", TargetStatus.DELIVERED), Target("b", error="429"), Target("c", error="429"))
+    pauses = (Pause(timedelta(seconds=30), "429 b", "b"), Pause(timedelta(seconds=9), "429 c", "c"))
+    outcome = fold(targets, pauses=pauses)
+    assert isinstance(outcome, Held)
+    assert (outcome.kind, outcome.wait, outcome.evidence) == (
+        HoldKind.RATE_LIMIT,
+        timedelta(seconds=9),
+        Evidence.WORKS,
+    )
+    assert outcome.targets == targets
+    assert fold(targets[1:], pauses=pauses).evidence is Evidence.NONE
+
+
+@pytest.mark.req("CHN-02")
+def test_target_that_failed_next_to_a_paused_one_is_a_transient_failure() -> None:
+    outcome = fold((Target("a", error="503"), Target("b", error="429")), pauses=(Pause(timedelta(1), "429", "b"),))
+    assert isinstance(outcome, TransientFailure)
+    assert outcome.pauses
+    over_channel = fold((Target("a", error="429"), Target("b", error="429")), pauses=(Pause(timedelta(3), "429"),))
+    assert isinstance(over_channel, Held)
+    assert over_channel.wait == timedelta(hours=24)

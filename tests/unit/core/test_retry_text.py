@@ -31,6 +31,8 @@ def test_a_policy_written_as_text_is_read_as_itself(policy: RetryPolicy) -> None
         ("fixed:60s:10", Fixed(timedelta(seconds=60), 10)),
         ("fixed:1.5s:2~0.2", Fixed(timedelta(seconds=1.5), 2, 0.2)),
         ("schedule:15m,30m,1h,4h,1d", Schedule(tuple(timedelta(minutes=m) for m in (15, 30, 60, 240, 1440)))),
+        ("oneground", Schedule(tuple(timedelta(minutes=m) for m in (15, 30, 60, 240, 1440)))),
+        ("open-notificaties", Exponential(timedelta(seconds=25), 8, 4.0, timedelta(seconds=52_000))),
         ("schedule:", Schedule(())),
         ("exponential:30s:8", Exponential(timedelta(seconds=30), 8, 2.0, timedelta(hours=1))),
         ("exponential:30s:8:3:2h", Exponential(timedelta(seconds=30), 8, 3.0, timedelta(hours=2))),

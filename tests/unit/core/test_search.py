@@ -77,11 +77,11 @@ def test_an_error_is_looked_for_by_its_fingerprint() -> None:
 def test_stuck_is_live_and_older_than_the_threshold() -> None:
     resolved = Filter(is_stuck=True).resolved(NOW, BY)
     since = NOW - BY.stuck_after
-    assert resolved == Filter(statuses=LIVE_STATUSES, until=since, stuck_before=since)
+    assert resolved == Filter(statuses=LIVE_STATUSES, until=since, stuck_before=since, stuck_at=NOW)
     earlier = NOW - timedelta(days=1)
     narrowed = Filter(is_stuck=True, statuses=(Status.RETRYING, Status.PARKED), until=earlier)
     assert narrowed.resolved(NOW, BY) == Filter(
-        statuses=(Status.RETRYING,), until=earlier, stuck_before=NOW - BY.stuck_after
+        statuses=(Status.RETRYING,), until=earlier, stuck_before=NOW - BY.stuck_after, stuck_at=NOW
     )
     assert Filter(is_stuck=True, statuses=(Status.DELIVERED,)).resolved(NOW, BY) is None
 
@@ -96,6 +96,7 @@ def test_overdue_is_live_and_has_arrived_and_was_free_before_the_threshold() -> 
         statuses=(Status.RETRYING,),
         until=NOW - BY.stuck_after,
         stuck_before=NOW - BY.stuck_after,
+        stuck_at=NOW,
         overdue_before=since,
     )
     assert Filter(is_overdue=True, statuses=(Status.PARKED,)).resolved(NOW, BY) is None

@@ -111,6 +111,16 @@ def test_a_secret_in_an_exception_in_a_log_line_is_taken_out(secret: str) -> Non
         assert "kanarie" not in Scrubber([Secret(secret)])(line)
 
 
+@pytest.mark.threat(23)
+def test_the_credentials_of_a_header_are_taken_out_without_their_scheme_too() -> None:
+    shown = Scrubber([Secret("Bearer kanarie.im.kopf")])
+    assert shown('{"detail": "kanarie.im.kopf is invalid"}') == '{"detail": "*** is invalid"}'
+    assert shown("Authorization: Bearer kanarie.im.kopf") == "Authorization: ***"
+    encoded = base64.b64encode(b"kanarie.im.kopf").decode()
+    assert encoded[4:-4] not in shown(f"token {encoded}")
+    assert Scrubber([Secret("Bearer short")])("short of breath") == "short of breath"
+
+
 def test_a_text_without_secrets_stays_as_it_is() -> None:
     text = "550 5.1.1 no such user <ann@example.org>"
     assert Scrubber()(text) == text

@@ -76,4 +76,4 @@ def test_a_report_is_read_as_it_was_kept_whatever_version_kept_it() -> None:
     assert report_from(asdict(report)) == report
     assert report_from({"parked": 2, "of_a_newer_version": True}) == SiteReport(parked=2)
     health = SiteHealth(site="plant-7", received_at=NOW, report=report, clock_offset_s=0)
-    assert figures_of(health, NOW, BY).depth == 5
+    assert figures_of(health, LinkState.ONLINE).depth == 5

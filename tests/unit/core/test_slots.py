@@ -4,7 +4,16 @@ from collections import Counter
 
 import pytest
 
-from fieldpost.core.delivery.slots import SlotLimits, SlotUse, extra_keys, extra_limit, last_in_walk
+from fieldpost.core.delivery.slots import (
+    SlotLimits,
+    SlotUse,
+    extra_keys,
+    extra_limit,
+    fair_share,
+    last_in_walk,
+    plan_shares,
+    share_room,
+)
 
 LIMITS = SlotLimits(64, 8)
 
@@ -57,3 +66,58 @@ def test_long_attempts_free_their_slots_up_to_the_share_of_a_key_and_the_size_of
 )
 def test_a_walk_goes_to_the_end_and_on_from_the_start(keys: str, after: str, last: str) -> None:
     assert last_in_walk(set(keys), after) == last
+
+
+@pytest.mark.req("DEC-47")
+@pytest.mark.parametrize(
+    ("ready", "share"), [(0, 8), (1, 8), (25, 8), (26, 8), (29, 7), (100, 2), (199, 2), (200, 1), (5000, 1)]
+)
+def test_the_share_of_a_key_shrinks_as_more_keys_have_due_notifications(ready: int, share: int) -> None:
+    assert fair_share(SlotLimits(200, 8), ready) == share
+    assert share * max(ready, 1) >= min(200, 8 * max(ready, 1)), "no slot stays empty"
+
+
+@pytest.mark.req("DEC-47")
+@pytest.mark.parametrize(
+    ("room", "after", "idle", "shares"),
+    [
+        (9, "", "", {"a": 3, "b": 3, "c": 3}),
+        (4, "", "", {"a": 1, "b": 1, "c": 1}),
+        (2, "", "", {"a": 1, "b": 1}),
+        (2, "a", "", {"b": 1, "c": 1}),
+        (2, "b", "", {"c": 1, "a": 1}),
+        (2, "b", "c", {"a": 1, "b": 1}),
+        (2, "", "abc", {"a": 1, "b": 1}),
+        (0, "", "", {}),
+        (-1, "", "", {}),
+    ],
+)
+def test_keys_of_one_host_share_its_room_or_take_turns(
+    room: int, after: str, idle: str, shares: dict[str, int]
+) -> None:
+    assert share_room(["c", "a", "b"], room, after, set(idle)) == shares
+    assert share_room([], room, after) == {}
+
+
+@pytest.mark.req("DEC-47")
+@pytest.mark.parametrize(
+    ("busy", "most", "claims"), [(0, 3, 3), (2, 3, 3), (6, 3, 2), (8, 3, 0), (0, 20, 8), (3, 0, 0)]
+)
+def test_a_key_claims_no_more_than_its_host_has_room_for(busy: int, most: int, claims: int) -> None:
+    use = SlotUse(busy=Counter(a=busy))
+    for share in plan_shares(use, LIMITS, 64, most={"a": most}):
+        assert share.per_key - share.busy["a"] <= claims
+    assert share.per_key - share.busy["a"] == claims
+
+
+@pytest.mark.req("DEC-47")
+def test_a_key_is_stalled_without_a_success_since_its_oldest_attempt_began() -> None:
+    use = SlotUse(oldest={"young": 9.5, "hangs": 8.0, "works": 8.0, "worked": 8.0})
+    worked = {"works": 9.8, "worked": 8.5, "young": 1.0}
+    assert use.stalled(worked, 10.0) == {"hangs", "worked"}
+
+
+@pytest.mark.req("DEC-47")
+@pytest.mark.parametrize(("busy", "ample"), [(0, 100), (99, 1), (100, 0), (150, 0)])
+def test_slots_are_scarce_once_half_of_them_are_in_use(busy: int, ample: int) -> None:
+    assert SlotUse(busy=Counter(a=busy)).ample(SlotLimits(200, 8)) == ample

@@ -1,5 +1,7 @@
 """Admission of connections: caps per address and network, the share of sites, and what a closed connection returns."""
 
+from functools import partial
+
 import pytest
 
 from fieldpost.core.errors import Unavailable
@@ -46,3 +48,18 @@ async def test_the_allowance_of_a_connection_is_returned_when_its_socket_is_clos
     with until_closed({}, lambda: returned.append(True)):
         assert returned == [True]
     assert returned == [True, True]
+
+
+@pytest.mark.threat(29)
+async def test_the_connection_that_has_waited_longest_since_its_last_step_makes_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fieldpost.front.admission.WAIT_MIN_S", 0.0)
+    closed: list[str] = []
+    admission = Admission(FrontOptions(connections_max=16))
+    admitted = [admission.admit(f"192.0.2.{n}", partial(closed.append, str(n))) for n in range(16)]
+    admitted[0].work()
+    admitted[1].wait()
+    for n in range(100, 115):
+        admission.admit(f"192.0.2.{n}", ignore)
+    assert closed == [str(n) for n in (*range(2, 16), 1)], "the first is at work, the second has taken a step"

@@ -3,7 +3,7 @@
 import pytest
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
-from fieldpost.central.operate.channel_settings import ChannelType
+from fieldpost.central.operate.channel_settings import ChannelType, type_of
 from fieldpost.central.operate.trial import trial_steps
 from fieldpost.core.delivery.adapter import AttemptPhase, SettingField
 from fieldpost.core.delivery.outcome import Delivered, Held
@@ -17,9 +17,8 @@ FIELDS = (
     SettingField(name="wait_s", doc="", kind="number"),
     SettingField(name="password", doc=""),
 )
-KIND = ChannelType(
-    "pager", frozenset({"password"}), FIELDS, (AttemptPhase("call", "Call", "look"), AttemptPhase("say", "Say", "ask"))
-)
+PHASES = (AttemptPhase("call", "Call", "look"), AttemptPhase("say", "Say", "ask"))
+KIND = ChannelType("pager", frozenset({"password"}), is_described=True, fields=FIELDS, phases=PHASES)
 BARE = ChannelType("pager", frozenset({"password"}))
 CHANNEL = Channel("c", "pager", {"host": "a", "port": 5, "wait_s": 2.5, "beyond": "kept"}, secrets={"password": "…"})
 
@@ -73,7 +72,7 @@ def test_a_test_is_told_phase_by_phase_up_to_where_it_came() -> None:
 
 def test_of_an_email_channel_only_the_phases_that_it_goes_through_are_told() -> None:
     adapter = EmailAdapter()
-    kind = ChannelType("email", adapter.secrets, adapter.fields, adapter.phases, adapter.guide)
+    kind = type_of(adapter)
     plain = Channel("c", "email", {"tls": "none", "auth": "none"})
     full = Channel("c", "email", {"tls": "starttls", "auth": "oauth2"})
     told = [[s.title for s in trial_steps(kind.phases, c.settings, Delivered())] for c in (plain, full)]

@@ -73,3 +73,14 @@ def test_a_setting_that_cannot_be_is_refused_by_its_name(
     with pytest.raises(ConfigError) as caught:
         from_file(tmp_path, text)
     assert (caught.value.code, caught.value.field) == (code, field)
+
+
+@pytest.mark.req("ZGW-13")
+def test_the_zgw_api_needs_a_public_url(tmp_path: Path) -> None:
+    file = tmp_path / "fieldpost.toml"
+    file.write_text("[zgw]\nenabled = true\n")
+    with pytest.raises(ConfigError, match=r"zgw\.enabled needs front.public_url"):
+        load(file, {})
+    assert load(file, {"FIELDPOST_FRONT__PUBLIC_URL": "https://a.example"}).zgw.enabled
+    with pytest.raises(ConfigError, match=r"zgw\.retry"):
+        load(file, {"FIELDPOST_FRONT__PUBLIC_URL": "https://a.example", "FIELDPOST_ZGW__RETRY": "sometimes"})

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from fieldpost.core.errors import ConfigError
-from fieldpost.run.settings import FILE_BYTES_MAX, CentralSettings, load
+from fieldpost.run.settings import CentralSettings, load
+from fieldpost.run.settings_file import FILE_BYTES_MAX
 
 
 def refused(file: Path, content: bytes) -> ConfigError:

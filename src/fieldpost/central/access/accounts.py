@@ -1,8 +1,8 @@
 """Authentication: users by session, programs by API token, sites by site token; and the first account.
 
 A token is found by its public prefix and compared by digest in constant time. Its owner's present state counts: the
-sessions and tokens of a disabled user do not work, and a token has at most the role of its owner. The role publisher
-is outside the order of roles: an administrator grants it to a token of any user.
+sessions and tokens of a disabled user do not work, and a token has at most the role of its owner. The roles publisher
+and subscriber are outside the order of roles: an administrator grants them to a token of any user.
 """
 
 import secrets
@@ -29,11 +29,14 @@ from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import SYSTEM, AuditEntry
 from fieldpost.core.errors import Denied, Unavailable
 from fieldpost.core.login import has_ended
+from fieldpost.core.sites.node import SiteNode
 from fieldpost.link import credentials
 from fieldpost.link.credentials import IssuedToken
 
 ADMIN_NAME = "admin"
 FIRST_TOKEN = "first start"
+GRANTED_ROLES = (Role.PUBLISHER, Role.SUBSCRIBER)
+"""Roles that a token may have whatever the role of its user."""
 TOKEN_LIFE = timedelta(days=90)
 """How long an API token is valid, unless another time is given."""
 LINK_PATH = "/set-password"
@@ -109,23 +112,34 @@ class Accounts:
             return None
         if is_active:
             await self._note_use(session)
-        return Actor(user.name, Role(user.role))
+        return Actor(user.name, Role(user.role), subscription_owner=user.subscription_owner)
 
-    async def by_api_token(self, token: str) -> Actor | None:
-        """The owner of this token, with the lesser of the token's role and the owner's."""
-        found = await self._bearer(token, "api")
+    async def by_api_token(self, text: str) -> Actor | None:
+        """The owner of this token, with the lesser of the token's role and the owner's.
+
+        A subscriber's token reaches the subscriptions of the owner name that its user has now.
+        """
+        found = await self._bearer(text, "api")
         if found is None or found[0].role is None:
             return None
-        given, owned = Role(found[0].role), Role(found[1].role)
-        await self._note_use(found[0])
-        role = given if given is Role.PUBLISHER or owned.includes(given) else owned
-        return Actor(found[1].name, role, token=found[0].name or found[0].prefix)
+        token, user = found
+        given, owned = Role(token.role or ""), Role(user.role)
+        role = given if given in GRANTED_ROLES or owned.includes(given) else owned
+        of = None
+        if role is Role.SUBSCRIBER:
+            of = user.subscription_owner or token.subscription_owner
+            if of is None:
+                return None  # its user is no longer a subscriber
+        await self._note_use(token)
+        return Actor(user.name, role, token=token.name or token.prefix, subscription_owner=of)
 
-    async def by_site_token(self, token: str) -> str | None:
-        """The name of the site that this token belongs to."""
+    async def by_site_token(self, token: str) -> SiteNode | None:
+        """The site and node that this token belongs to."""
         prefix = credentials.prefix_of(token, "site")
         found = None if prefix is None else await self._site_tokens.submit(prefix)
-        return found.owner if found is not None and self._is_good(token, found) else None
+        if found is None or not self._is_good(token, found):
+            return None
+        return SiteNode(found.owner, found.node)
 
     async def site_tokens_changed(self, timeout_s: float) -> None:
         """Return when a token of a site was revoked or replaced on any node, or after the timeout."""

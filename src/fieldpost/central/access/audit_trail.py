@@ -47,10 +47,10 @@ class Actions:
         return record(actor, action, target, self._clock.now(), extra)
 
 
-def require(actor: Actor, role: Role, action: str) -> None:
-    """Raise Denied, and log it, unless the actor has the role for this action (named noun.verb)."""
+def require(actor: Actor, role: Role, action: str, *others: Role) -> None:
+    """Raise Denied, and log it, unless the actor has the role, or one of the others, for this action (noun.verb)."""
     try:
-        actor.require(role)
+        actor.require(role, *others)
     except Denied:
         log.warning("action.denied", action=action, actor=actor.name, role=actor.role.value, needed=role.value)
         raise

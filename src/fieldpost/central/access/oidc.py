@@ -261,7 +261,8 @@ def _add(conn: Connection, name: str, role: Role, subject: str, entry: AuditEntr
 
 
 def _change(conn: Connection, seen: UserRecord, role: Role, entry: AuditEntry) -> None:
-    if not identities.change_user(conn, seen.name, seen.version, {"role": role.value}):
+    values = {"role": role.value, "subscription_owner": None}
+    if not identities.change_user(conn, seen.name, seen.version, values):
         raise Conflict("user.changed", f"user {seen.name!r} was changed at the same time", hint="log in again")
     identities.revoke_all(conn, "session", seen.name, entry.occurred_at)
     audit.add(conn, [entry])

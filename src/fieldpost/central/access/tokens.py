@@ -1,7 +1,7 @@
 """API tokens: a program acts for the owner of its token, with the token's role, which is at most the owner's.
 
-A program without an owner gets its own user, who needs no password. A token of the role publisher may belong to any
-user.
+A program without an owner gets its own user, who needs no password. A token of the role publisher or subscriber may
+belong to any user. A subscriber's token has an owner name: that of its user if the user is a subscriber, else its own.
 
 The name of a token is the source of what its program sends (`app:NAME`), so no two tokens share one, whatever their
 owners and even after they ended. Only rotation issues another token of the same name, which keeps ids and ownership.
@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from fieldpost.central.access.accounts import TOKEN_LIFE, issue
+from fieldpost.central.access.accounts import GRANTED_ROLES, TOKEN_LIFE, issue
 from fieldpost.central.access.audit_trail import KEEP, Actions, Keep, commit, present, record, require
 from fieldpost.central.store.accounts import identities
 from fieldpost.central.store.accounts.identities import TokenRecord
 from fieldpost.central.store.notifications import audit
-from fieldpost.core.actor import SOURCE_NAME_BYTES_MAX, Actor, Role
+from fieldpost.core.actor import SOURCE_NAME_BYTES_MAX, ZGW_CLIENT, Actor, Role, check_subscription_owner
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
 from fieldpost.core.login import is_user_name
@@ -48,19 +48,34 @@ class TokenActions(Actions):
     """Actions on API tokens."""
 
     async def add(
-        self, actor: Actor, name: str, role: Role, *, owner: str | None = None, life: timedelta | None = TOKEN_LIFE
+        self,
+        actor: Actor,
+        name: str,
+        role: Role,
+        *,
+        owner: str | None = None,
+        subscription_owner: str | None = None,
+        life: timedelta | None = TOKEN_LIFE,
     ) -> AddedToken:
-        """Add a token for the actor or another user; with `life` None it does not expire."""
+        """Add a token for the actor or another user; with `life` None it does not expire.
+
+        `subscription_owner` is for the role subscriber, unless the user is a subscriber.
+        """
         require(actor, Role.ADMIN, "token.add")
         check_path_name(check_label(name, "name", SOURCE_NAME_BYTES_MAX), "name")
+        if name.startswith(ZGW_CLIENT):
+            raise InvalidInput(
+                "token.name", f"name must not begin with {ZGW_CLIENT}, which marks clients of the ZGW API", field="name"
+            )
         _check_life(life)
         owner = owner or actor.name
         now = self._clock.now()
         token, expires_at = issue("api"), None if life is None else now + life
         extra = {"name": name, "role": role.value, "token": token.prefix}
+        extra |= {"subscription_owner": subscription_owner} if subscription_owner else {}
         entry = record(actor, "token.add", owner, now, extra)
         added = TokenRecord(token.prefix, "api", token.digest, owner, role.value, now, expires_at)
-        added = replace(added, name=name, generation=1, created_by=actor.name)
+        added = replace(added, name=name, generation=1, created_by=actor.name, subscription_owner=subscription_owner)
         await commit(self._store, f"token {name!r}", _add, added, entry)
         return _shown(added, token)
 
@@ -119,7 +134,16 @@ def _shown(made: TokenRecord, token: IssuedToken) -> AddedToken:
 def _add(conn: Connection, added: TokenRecord, entry: AuditEntry) -> None:
     owner, role, name = added.owner, Role(added.role or ""), added.name or ""
     found = present(identities.get_user(conn, owner) if is_user_name(owner) else None, "user", owner)
-    if role is not Role.PUBLISHER and not Role(found.role).includes(role):
+    if role is Role.SUBSCRIBER and found.subscription_owner is not None:
+        if added.subscription_owner is not None:
+            raise Conflict(
+                "token.owner",
+                f"{owner} is a subscriber of {found.subscription_owner!r}, and their tokens are for the same owner",
+                hint="leave subscription_owner out",
+            )
+    else:
+        check_subscription_owner(role, added.subscription_owner)
+    if role not in GRANTED_ROLES and not Role(found.role).includes(role):
         raise Conflict(
             "token.role",
             f"{owner} has role {found.role}, so their token cannot have role {role.value}",

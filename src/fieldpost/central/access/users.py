@@ -25,7 +25,7 @@ from fieldpost.central.store.accounts.logins import LinkRecord
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit
 from fieldpost.clock import Clock
-from fieldpost.core.actor import Actor, Role
+from fieldpost.core.actor import Actor, Role, check_subscription_owner
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import Conflict
 from fieldpost.core.login import check_user_name, is_user_name
@@ -54,14 +54,18 @@ class Users(Actions):
         super().__init__(store, clock)
         self._options = options or AccountOptions()
 
-    async def add(self, actor: Actor, name: str, role: Role) -> Link:
-        """Add a user, who chooses a password with the returned link."""
+    async def add(self, actor: Actor, name: str, role: Role, subscription_owner: str | None = None) -> Link:
+        """Add a user, who chooses a password with the returned link. A subscriber has a `subscription_owner`."""
         require(actor, Role.ADMIN, "user.add")
         check_user_name(name)
+        check_subscription_owner(role, subscription_owner)
         now = self._clock.now()
         link, stored = self._link(actor, name, now)
-        entry = record(actor, "user.add", name, now, {"role": role.value, "link": stored.prefix})
-        await commit(self._store, f"user {name!r}", _add, name, role, stored, entry)
+        extra = {"role": role.value, "link": stored.prefix}
+        extra |= {"subscription_owner": subscription_owner} if subscription_owner else {}
+        entry = record(actor, "user.add", name, now, extra)
+        added = UserRecord(name, None, role.value, now, actor.name, subscription_owner=subscription_owner)
+        await commit(self._store, f"user {name!r}", _add, added, stored, entry)
         return link
 
     async def all(self, actor: Actor) -> list[UserRecord]:
@@ -74,9 +78,16 @@ class Users(Actions):
         return present(found, "user", name)
 
     async def change(
-        self, actor: Actor, name: str, version: int, *, role: Role | Keep = KEEP, is_disabled: bool | Keep = KEEP
+        self,
+        actor: Actor,
+        name: str,
+        version: int,
+        *,
+        role: Role | Keep = KEEP,
+        subscription_owner: str | Keep | None = KEEP,
+        is_disabled: bool | Keep = KEEP,
     ) -> UserRecord:
-        """Change the role, or disable and enable the user; each ends their sessions.
+        """Change the role or a subscriber's owner name, or disable and enable the user; each ends their sessions.
 
         The tokens of a disabled user do not work until the user is enabled again.
         """
@@ -84,12 +95,17 @@ class Users(Actions):
         seen = await self.get(actor, name)
         now = self._clock.now()
         values: dict[str, object] = {}
-        if role is not KEEP and role.value != seen.role:
-            values["role"] = role.value
+        role_after = Role(seen.role) if role is KEEP else role
+        if subscription_owner is KEEP:
+            subscription_owner = seen.subscription_owner if role_after is Role.SUBSCRIBER else None
+        wanted = (role_after.value, check_subscription_owner(role_after, subscription_owner))
+        if wanted != (seen.role, seen.subscription_owner):
+            values["role"], values["subscription_owner"] = wanted
         if is_disabled is not KEEP and is_disabled != (seen.disabled_at is not None):
             values["disabled_at"] = now if is_disabled else None
         is_disabled_after = values.get("disabled_at", seen.disabled_at) is not None
         extra = {"role": values.get("role", seen.role), "is_disabled": is_disabled_after}
+        extra |= {"subscription_owner": wanted[1]} if wanted[1] else {}
         entry = record(actor, "user.change", name, now, extra)
         await commit(self._store, f"user {name!r}", _change, name, version, values, entry)
         return await self.get(actor, name)
@@ -130,10 +146,10 @@ class Users(Actions):
         return Link(name, token.text, expires_at), stored
 
 
-def _add(conn: Connection, name: str, role: Role, link: LinkRecord, entry: AuditEntry) -> None:
-    if identities.get_user(conn, name) is not None:
-        raise Conflict("user.exists", f"user {name!r} already exists")
-    identities.add_user(conn, UserRecord(name, None, role.value, entry.occurred_at, entry.actor))
+def _add(conn: Connection, added: UserRecord, link: LinkRecord, entry: AuditEntry) -> None:
+    if identities.get_user(conn, added.name) is not None:
+        raise Conflict("user.exists", f"user {added.name!r} already exists")
+    identities.add_user(conn, added)
     logins.add_link(conn, link)
     audit.add(conn, [entry])
 

@@ -15,6 +15,10 @@ GROUP = "fieldpost.adapters"
 log = structlog.get_logger()
 
 
+class NotInstalled(Exception):
+    """An adapter needs an extra of this package that is not installed."""
+
+
 def load(outbound: Outbound | None = None, **shared: object) -> dict[str, Adapter]:
     """Load all adapters, by type, from their entry points. An adapter with a keyword `outbound` gets the process's
     guarded HTTP client, and likewise any other shared object whose name it has as a keyword.
@@ -26,6 +30,9 @@ def load(outbound: Outbound | None = None, **shared: object) -> dict[str, Adapte
     for entry in sorted(entry_points(group=GROUP), key=_ours_first):
         try:
             adapter = _make(entry, {**shared, **({"outbound": outbound} if outbound else {})})
+        except NotInstalled as missing:
+            log.info("adapter.left_out", entry_point=entry.name, value=entry.value, reason=str(missing))
+            continue
         except Exception:
             log.exception("adapter.left_out", entry_point=entry.name, value=entry.value)
             continue

@@ -5,12 +5,13 @@ A reused connection that turns out to be closed shows nothing about the receiver
 a new connection, and does not count as a try.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from yarl import URL
 
 from fieldpost.clock import Clock
+from fieldpost.core.delivery.adapter import AttemptPhase
 from fieldpost.core.delivery.exchange import (
     BODY_BYTES_KEPT,
     HEADER_CHARACTERS_KEPT,
@@ -23,14 +24,24 @@ from fieldpost.core.secret import HIDDEN
 from fieldpost.core.text import printable
 from fieldpost.outbound.client import HttpAnswer, HttpClient, NoAnswer
 from fieldpost.outbound.guard import Blocked
+from fieldpost.outbound.options import OutboundOptions
 from fieldpost.outbound.progress import HttpPhase
 from fieldpost.outbound.retry_after import retry_after_s
 
 RETRY_AFTER_CODES = (429, 503)
 RETRY_AFTER_S_MIN = 1.0
 RETRY_AFTER_S_MAX = 24 * 3600.0
-OUR_PHASES = (HttpPhase.QUEUE, HttpPhase.RESOLVE)
+OUR_PHASES = (HttpPhase.QUEUE, HttpPhase.PROXY, HttpPhase.RESOLVE)
 """A request that fails here was not the receiver's failure."""
+PROXY_PHASE = AttemptPhase(
+    HttpPhase.PROXY.value, "Reach the proxy", "Check `[outbound] proxy`, its user and its password file."
+)
+
+
+def occurring_phases(phases: Sequence[AttemptPhase], options: OutboundOptions) -> tuple[AttemptPhase, ...]:
+    """The phases that occur in this process: behind a proxy names are resolved there."""
+    absent = HttpPhase.RESOLVE if options.proxy else HttpPhase.PROXY
+    return tuple(phase for phase in phases if phase.name != absent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +51,7 @@ class HttpRequest:
     url: URL
     headers: Mapping[str, str]
     body: bytes
+    method: str = "POST"
     hidden: frozenset[str] = frozenset()
     """Names of headers, in lower case, whose values are credentials."""
 
@@ -73,8 +85,8 @@ class HttpAttempt:
                 return self
             await self.clock.sleep(wait_s)
 
-    def exchange(self, request: HttpRequest) -> Exchange:
-        """What to keep of it."""
+    def exchange(self, request: HttpRequest, scrub: Callable[[str], str]) -> Exchange:
+        """What to keep of it. The answer is scrubbed before it is truncated: half a secret would not be recognized."""
         shown = {name: HIDDEN if name.lower() in request.hidden else text for name, text in request.headers.items()}
         if not isinstance(answer := self.result, HttpAnswer):
             return Exchange(url=str(request.url), tries=tuple(self._made), request_headers=shown)
@@ -84,8 +96,8 @@ class HttpAttempt:
             tries=tuple(self._made),
             request_headers=shown,
             status=answer.status,
-            response_headers={name: printable(text)[:HEADER_CHARACTERS_KEPT] for name, text in headers},
-            response_body=answer.body[:BODY_BYTES_KEPT].decode("utf-8", "replace").replace("\x00", "\ufffd"),
+            response_headers={name: scrub(printable(text))[:HEADER_CHARACTERS_KEPT] for name, text in headers},
+            response_body=_beginning(scrub(answer.body.decode("utf-8", "replace"))),
         )
 
     async def _try(self, request: HttpRequest, began: float) -> None:
@@ -98,10 +110,14 @@ class HttpAttempt:
         self._note(started - began, self.clock.monotonic() - started)
 
     async def _send(self, request: HttpRequest, timeout_s: float) -> HttpAnswer | NoAnswer | Blocked:
-        self._say(f"> POST {request.url}")
+        self._say(f"> {request.method} {request.url}")
         try:
             answer = await self.client.request(
-                "POST", request.url, headers=request.headers, body=request.body, timeout_s=max(timeout_s, 0.001)
+                request.method,
+                request.url,
+                headers=request.headers,
+                body=request.body,
+                timeout_s=max(timeout_s, 0.001),
             )
         except (NoAnswer, Blocked) as error:
             self._say(f"< {error}")
@@ -138,3 +154,8 @@ class HttpAttempt:
     def _say(self, line: str) -> None:
         if self.transcript is not None:
             self.transcript(line)
+
+
+def _beginning(body: str) -> str:
+    """As much of a body as is kept."""
+    return body.encode()[:BODY_BYTES_KEPT].decode("utf-8", "ignore").replace("\x00", "\ufffd")

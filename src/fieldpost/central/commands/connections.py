@@ -1,13 +1,14 @@
 """The control connections that this node has, by site.
 
-A site may have more than one for a while: its old one is not yet known to be dead, or the site runs a pair. Commands go
-over the newest; when that ends, over the one before it.
+A node of a site may have more than one for a while: its old one is not yet known to be dead. Commands go over the
+newest; when that ends, over the one before it. Of a pair, commands go to the leader only.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from fieldpost.core.sites.node import SiteNode
 from fieldpost.link.messages import LinkMessage
 
 
@@ -15,7 +16,8 @@ class SiteConnection(Protocol):
     """One control connection to a site."""
 
     @property
-    def site(self) -> str: ...
+    def sender(self) -> SiteNode:
+        """The site and its node."""
 
     @property
     def is_over(self) -> bool: ...
@@ -33,9 +35,10 @@ class ControlConnections:
     def __init__(self) -> None:
         self._by_site: dict[str, list[SiteConnection]] = {}
 
-    def of(self, site: str) -> SiteConnection | None:
-        """The connection for commands to this site, if this node has one."""
-        return next((one for one in reversed(self._by_site.get(site, [])) if not one.is_over), None)
+    def of(self, site: str, node: int | None = None) -> SiteConnection | None:
+        """The newest connection of this site, or of one of its nodes, if this node of central has one."""
+        found = (one for one in reversed(self._by_site.get(site, [])) if not one.is_over)
+        return next((one for one in found if node in (None, one.sender.node)), None)
 
     @property
     def sites(self) -> list[str]:
@@ -45,7 +48,7 @@ class ControlConnections:
     @contextmanager
     def held(self, connection: SiteConnection) -> Iterator[None]:
         """Keep this connection in the registry, and end it afterwards."""
-        site = connection.site
+        site = connection.sender.site
         self._by_site.setdefault(site, []).append(connection)
         try:
             yield

@@ -10,7 +10,9 @@ from sqlalchemy import Connection
 
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.sites import epochs
 from fieldpost.central.store.sites import intents as rows
+from fieldpost.central.store.sites.epochs import PairLeader
 from fieldpost.core.errors import NotFound, parse_choice
 from fieldpost.core.sites.intent import Intent, IntentOutcome, takes_result
 from fieldpost.core.text import ERROR_BYTES_MAX, truncate
@@ -36,9 +38,9 @@ class OpenIntents:
         if expired := await self._store.write(rows.expire, now=self._store.now()):
             log.warning("intents.expired", ids=expired[:10], count=len(expired))
 
-    async def counts(self) -> dict[str, int]:
-        """How many intents are open, by site."""
-        return await self._store.read(rows.open_counts)
+    async def counts(self, sites: Sequence[str]) -> tuple[dict[str, int], dict[str, PairLeader]]:
+        """How many intents are open, by site, and the leaders of those of these sites that are pairs."""
+        return await self._store.read(_counts, sites)
 
     async def of(self, sites: Sequence[str], limit: int) -> list[Intent]:
         """The open intents of these sites, the oldest first."""
@@ -65,6 +67,10 @@ class OpenIntents:
         )
         log.info("intent.done", intent_id=result.intent_id, site=site, kind=settled.kind.value, outcome=outcome.value)
         return settled
+
+
+def _counts(conn: Connection, sites: Sequence[str]) -> tuple[dict[str, int], dict[str, PairLeader]]:
+    return rows.open_counts(conn), epochs.leaders(conn, sites)
 
 
 def _settle(

@@ -5,6 +5,10 @@ that have open intents or a due reconciliation and serves each in its own task, 
 no other. An intent is sent once per connection, and again on the next connection or after `RESEND_S`, until the site
 answers; a site applies a command once, however often it arrives. The store wakes the sender when an intent is created
 on any node; the sweep every `INTERVAL_S` finds intents whose wake-up was lost.
+
+Of a pair, only the node with the highest epoch is served, by the central node that has its connection. After a switch
+the connection is another one, so intents that the former leader has not answered are sent again, and the mirror is
+reconciled with the new leader. A node that does not know yet that it leads refuses both; they are sent again soon.
 """
 
 import asyncio
@@ -18,6 +22,7 @@ from fieldpost.central.commands.open_intents import OpenIntents
 from fieldpost.central.store.engine.failures import logged
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.engine.wake import WakeTopic
+from fieldpost.central.store.sites.epochs import PairLeader
 from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError
 from fieldpost.core.sites.intent import Intent, IntentKind, IntentOutcome
@@ -34,6 +39,8 @@ SITES_AT_ONCE = 16
 INTENTS_MAX = 100
 """How many intents of one site a sweep sends."""
 EXPIRE_EVERY_S = 30.0
+REFUSED_S = 2.0
+"""A node that refused a command or a request because it does not lead is asked again after this time."""
 
 
 class MirrorRequests(Protocol):
@@ -58,6 +65,8 @@ class CommandSender:
         self._clock = clock
         self._due: dict[str, float] = {}
         """When the next reconciliation of each connected site is due."""
+        self._epochs: dict[str, int] = {}
+        """The epoch of each connected pair in the last sweep."""
         self._sent: dict[str, tuple[SiteConnection, float]] = {}
         """On which connection and when each open intent was sent last."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -72,6 +81,14 @@ class CommandSender:
     def disconnected(self, site: str) -> None:
         if self.connections.of(site) is None:
             self._due.pop(site, None)
+
+    def refused(self, site: str) -> None:
+        """A node refused what it was sent, because it does not lead: the leader gets it again, soon."""
+        again_at = self._clock.monotonic() + REFUSED_S
+        self._due[site] = min(self._due.get(site, again_at), again_at)
+        for intent_id, (connection, _) in self._sent.items():
+            if connection.sender.site == site:
+                self._sent[intent_id] = connection, again_at - RESEND_S
 
     async def run(self) -> None:
         """Sweep until cancelled."""
@@ -90,25 +107,37 @@ class CommandSender:
         if now - self._expired_at >= EXPIRE_EVERY_S:
             self._expired_at = now
             await self.intents.expire()
-        open_counts = await self.intents.counts()
+        sites = self.connections.sites
+        open_counts, leaders = await self.intents.counts(sites)
         self._forget(open_counts)
-        for site in self.connections.sites:
+        for site in sites:
+            connection = self._serving(site, leaders.get(site), now)
+            if connection is None:
+                continue
             is_due = self._due.setdefault(site, now) <= now
             if (is_due or site in open_counts) and site not in self._tasks:
-                serving = self._serve(site, is_due, has_intents=site in open_counts)
+                serving = self._serve(connection, is_due, has_intents=site in open_counts)
                 self._tasks[site] = asyncio.create_task(serving, name=f"command_sender-{site}")
+        self._epochs = {site: leader.epoch for site, leader in leaders.items()}
 
     async def settled(self) -> None:
         """Return when no site is being served."""
         while self._tasks:
             await asyncio.wait(list(self._tasks.values()))
 
-    async def _serve(self, site: str, is_due: bool, *, has_intents: bool) -> None:
+    def _serving(self, site: str, leader: PairLeader | None, now: float) -> SiteConnection | None:
+        """The connection to send on: of a pair, that of its leader. A new leader's reconciliation is due."""
+        connection = self.connections.of(site, leader.node if leader else None)
+        if connection is None:
+            self._due.pop(site, None)
+        elif leader is not None and leader.epoch != self._epochs.get(site):
+            self._due[site] = now
+        return connection
+
+    async def _serve(self, connection: SiteConnection, is_due: bool, *, has_intents: bool) -> None:
+        site = connection.sender.site
         try:
             async with self._slots:
-                connection = self.connections.of(site)
-                if connection is None:
-                    return
                 intents = await self.intents.of([site], INTENTS_MAX) if has_intents else []
                 await self._send(connection, [one for one in intents if self._is_unsent(one, connection)])
                 if is_due:
@@ -148,7 +177,9 @@ class CommandSender:
         return sent_on is not connection or self._clock.monotonic() - sent_at >= RESEND_S
 
     def _forget(self, open_counts: Mapping[str, int]) -> None:
-        gone = [intent_id for intent_id, (on, _) in self._sent.items() if on.is_over or on.site not in open_counts]
+        gone = [
+            intent_id for intent_id, (on, _) in self._sent.items() if on.is_over or on.sender.site not in open_counts
+        ]
         for intent_id in gone:
             del self._sent[intent_id]
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -10,17 +10,33 @@ import structlog
 
 from fieldpost.central.secrets.keyring import Opened
 from fieldpost.central.store.notifications.claims import Claimed
+from fieldpost.central.store.notifications.turns import RATE_USED_UP
 from fieldpost.clock import Clock
-from fieldpost.core.delivery.adapter import Adapter, ClaimLost, Envelope
+from fieldpost.core.delivery.adapter import Adapter, ClaimLost, Envelope, SecretTargets
 from fieldpost.core.delivery.breaker import Breaker, is_blocked
 from fieldpost.core.delivery.holds import HoldKind
-from fieldpost.core.delivery.outcome import Evidence, Held, Outcome, PermanentFailure, Uncertain, scrubbed
-from fieldpost.core.delivery.routing import DeliveryPath, refuse_site
+from fieldpost.core.delivery.outcome import (
+    PAUSE_MAX,
+    Delivered,
+    Evidence,
+    Held,
+    Outcome,
+    Pause,
+    PermanentFailure,
+    TargetPause,
+    Uncertain,
+    fold,
+    paused,
+    scrubbed,
+    with_others,
+    with_paused,
+)
+from fieldpost.core.delivery.routing import DeliveryPath, SlotPool, pool_of, refuse_site
+from fieldpost.core.delivery.settling import without_receipts
 from fieldpost.core.events.event import RecordedEvent
-from fieldpost.core.events.subscription import Subscription
-from fieldpost.core.notification import TargetStatus
-
-RATE_USED_UP = "the rate limit is used up"
+from fieldpost.core.events.subscription import SUBSCRIPTION_KEY, Subscription
+from fieldpost.core.notification import Severity, Target, TargetStatus
+from fieldpost.core.secret import Secret, scrubber_of
 
 log = structlog.get_logger()
 
@@ -47,7 +63,19 @@ class RunningAttempt:
     opened: Opened | Held | None = field(default=None, repr=False)
     """The settings for the adapter; held when the secrets cannot be read."""
     rate_wait: RateWait | None = None
-    """Set if the rate of its path allows no delivery now."""
+    """Set if the rate of its subscription allows no delivery now."""
+    is_queued: bool = False
+    """The rates of its list allow no delivery now, or others wait for them already."""
+    paused: Mapping[str, TargetPause] = field(default_factory=dict)
+    """Targets of its list that are paused, by address."""
+    link: str | None = None
+    """The URL of the notification's page."""
+    receipt_urls: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Where the provider reports on each due target."""
+    target_secrets: Mapping[str, Secret] | Held | None = field(default=None, repr=False)
+    """The secrets of its targets; held when they cannot be read, None for a type without."""
+    draft_outcome: PermanentFailure | Held | None = None
+    """Why its text could not be made; None if it has its text."""
     renewed_at: float = 0.0
     claimed_monotonic: float = 0.0
     outcome: Outcome | None = None
@@ -56,22 +84,22 @@ class RunningAttempt:
     """From here on the notification may have been sent, even if no answer comes."""
     is_sent: bool = False
     """The adapter was called, and did not end by a bug: the outcome says something about the path."""
-    reached: set[str] = field(default_factory=set)
+    reached: dict[str, Target] = field(default_factory=dict)
     """Targets that the adapter reported as reached before the end of the attempt."""
+    key: tuple[str, int] = ("", 0)
+    """Id and claim token."""
+    delivery_key: str = ""
+    pool: SlotPool = SlotPool.LISTS
     is_long: bool = False
     """It has moved to the pool of long attempts and frees its slot."""
     task: asyncio.Task[None] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self.claimed_monotonic = self.renewed_at = self.clock.monotonic()
-
-    @property
-    def key(self) -> tuple[str, int]:
-        return self.claimed.notification.notification_id, self.claimed.token
-
-    @property
-    def delivery_key(self) -> str:
-        return self.claimed.notification.delivery_key
+        notification = self.claimed.notification
+        self.key = notification.notification_id, self.claimed.token
+        self.delivery_key = notification.delivery_key
+        self.pool = pool_of(self.delivery_key)
 
     @property
     def breaker_key(self) -> str | None:
@@ -80,6 +108,17 @@ class RunningAttempt:
     @property
     def is_to_subscription(self) -> bool:
         return isinstance(self.path, DeliveryPath) and isinstance(self.path.via, Subscription)
+
+    def target_pauses(self) -> list[TargetPause]:
+        """The pauses of targets that its outcome asks for."""
+        if self.outcome is None or not self.outcome.pauses:
+            return []
+        now = self.now()
+        return [
+            TargetPause(self.delivery_key, pause.address, now + min(pause.wait, PAUSE_MAX), pause.reason)
+            for pause in self.outcome.pauses
+            if pause.address is not None
+        ]
 
     def now(self) -> datetime:
         """The database's time: as it was at the claim, plus the time that has passed here since."""
@@ -92,7 +131,13 @@ class RunningAttempt:
         self.is_past_gate = True
 
 
-ReachedRecorder = Callable[[RunningAttempt, Sequence[str]], Awaitable[None]]
+def event_to_send(claimed: Claimed) -> str | None:
+    """The event that the adapter gets itself; None for a notification to a list, which has its text."""
+    n = claimed.notification
+    return n.event_id if n.delivery_key.startswith(SUBSCRIPTION_KEY) else None
+
+
+ReachedRecorder = Callable[[RunningAttempt, Sequence[Target]], Awaitable[None]]
 
 
 async def attempt(
@@ -110,6 +155,8 @@ async def attempt(
     refusal = refuse_site(path, n.provenance.site)
     if refusal is not None:
         return refusal
+    if running.draft_outcome is not None:
+        return running.draft_outcome
     adapter = adapters.get(path.type)
     if adapter is None:
         log.error("attempt.no_adapter", notification_id=n.notification_id, type=path.type)
@@ -119,6 +166,9 @@ async def attempt(
     if running.rate_wait is not None:
         wait = max(running.rate_wait.turn - running.now(), timedelta(milliseconds=1))
         return Held(RATE_USED_UP, phase="rate", evidence=Evidence.NONE, kind=HoldKind.RATE_LIMIT, wait=wait)
+    if running.is_queued:
+        kind = HoldKind.RATE_FIRST if n.severity is Severity.CRITICAL else HoldKind.RATE
+        return Held(RATE_USED_UP, phase="rate", evidence=Evidence.NONE, kind=kind)
     breaker = breakers.get(path.breaker_key)
     if breaker is not None and breaker.wait_until is not None and breaker.wait_until > (now := running.now()):
         kind = HoldKind(breaker.wait_kind or HoldKind.RATE_LIMIT)
@@ -128,13 +178,32 @@ async def attempt(
         error = f"the breaker of {path.label} is open: {breaker.last_error}"
         return Held(error, phase="breaker", evidence=Evidence.NONE)
     owed = tuple(t.address for t in n.targets if t.status is TargetStatus.DUE)
+    if not owed and any(t.status is TargetStatus.ACCEPTED for t in n.targets):
+        return without_receipts(n, path.policy, running.now())
+    if not owed and n.targets:  # an attempt whose node was killed had reached the last one
+        return Delivered(phase="resolve", evidence=Evidence.NONE)
     if not owed:
         return _not_sent(f"list {n.list_name!r} has no targets", "resolve")
+    pauses = _pauses(running, owed)
+    if pauses:
+        stopped = {pause.address for pause in pauses}
+        owed = tuple(address for address in owed if address not in stopped)
+        if not owed:
+            return paused(*pauses, phase="pause")
     opened = running.opened
     assert opened is not None, "a resolved path has its settings opened"
     running.is_sent = True
     if isinstance(opened, Held):
         return opened
+    secrets = running.target_secrets
+    if isinstance(secrets, Held):
+        return secrets
+    bare = () if secrets is None else tuple(_without_secret(a, adapter) for a in owed if a not in secrets)
+    if bare:
+        owed = tuple(address for address in owed if secrets and address in secrets)
+        if not owed:
+            running.is_sent = False
+            return replace(fold(bare, phase="secrets"), evidence=Evidence.NONE)
     envelope = Envelope(
         notification_id=n.notification_id,
         list_name=n.list_name,
@@ -147,8 +216,35 @@ async def attempt(
         record_reached=partial(record_reached, running),
         event=running.event,
         provenance=n.provenance,
+        severity=n.severity,
+        incident=n.incident,
+        is_cleared=n.is_cleared,
+        link=running.link,
+        target_secrets={a: secrets[a] for a in owed} if secrets else {},
+        receipt_urls=running.receipt_urls,
     )
-    return await _deliver(running, adapter, envelope, opened)
+    outcome = await _deliver(running, adapter, envelope, opened)
+    if secrets:
+        outcome = scrubbed(outcome, scrubber_of(*secrets.values()))
+    if bare:
+        outcome = with_others(outcome, owed, bare)
+    return with_paused(outcome, owed, pauses) if pauses else outcome
+
+
+def _without_secret(address: str, adapter: object) -> Target:
+    name = adapter.target_secret_name if isinstance(adapter, SecretTargets) else "secret"
+    return Target(address, TargetStatus.FAILED, f"the target {address!r} has no {name}")
+
+
+def _pauses(running: RunningAttempt, owed: Sequence[str]) -> tuple[Pause, ...]:
+    """The pauses of these targets that are not over."""
+    if not running.paused:
+        return ()
+    now = running.now()
+    found = (running.paused.get(address) for address in owed)
+    return tuple(
+        Pause(one.until - now, one.reason, one.address) for one in found if one is not None and one.until > now
+    )
 
 
 async def _deliver(running: RunningAttempt, adapter: Adapter, envelope: Envelope, opened: Opened) -> Outcome:

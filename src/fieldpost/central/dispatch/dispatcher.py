@@ -20,31 +20,37 @@ from datetime import datetime, timedelta
 import structlog
 
 from fieldpost.central.adapters.webhook.options import WebhookOptions
-from fieldpost.central.dispatch.attempt import RunningAttempt, attempt
+from fieldpost.central.dispatch.attempt import RunningAttempt, attempt, event_to_send
+from fieldpost.central.dispatch.claiming import claim, plan
 from fieldpost.central.dispatch.crash_log import CrashLog
+from fieldpost.central.dispatch.equipment import equipment_of
 from fieldpost.central.dispatch.holds import Holds
 from fieldpost.central.dispatch.host_limits import HostLimits
+from fieldpost.central.dispatch.node_slots import NodeSlots
 from fieldpost.central.dispatch.options import DispatchOptions
-from fieldpost.central.dispatch.paths import Paths, load_directory
-from fieldpost.central.dispatch.rate_limits import take_rates
+from fieldpost.central.dispatch.paths import Paths, keys_of, load_directory
+from fieldpost.central.dispatch.receipts import ReceiptKeeper
+from fieldpost.central.dispatch.recent_events import RecentEvents
 from fieldpost.central.dispatch.results import Results
 from fieldpost.central.dispatch.subscription_keeper import SubscriptionKeeper
+from fieldpost.central.dispatch.turn_taking import TurnTaker
+from fieldpost.central.rendering.composer import Composer, NoRenderer
+from fieldpost.central.rendering.drafts import DraftCompleter
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
-from fieldpost.central.store.events import events as recorded_events
 from fieldpost.central.store.notifications import claims, due
-from fieldpost.central.store.notifications.claims import Claimed, Order
+from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.central.store.notifications.due import NextWork
 from fieldpost.clock import Clock
 from fieldpost.core.delivery.adapter import Adapter, ClaimLost
 from fieldpost.core.delivery.breaker import Breaker
 from fieldpost.core.delivery.lanes import Lane
-from fieldpost.core.delivery.outcome import Delivered, PermanentFailure
-from fieldpost.core.delivery.routing import SlotPool, pool_of, resolve
-from fieldpost.core.delivery.slots import SlotLimits, SlotUse, last_in_walk, plan_shares
+from fieldpost.core.delivery.outcome import PermanentFailure
+from fieldpost.core.delivery.retry import RetryPolicy
+from fieldpost.core.delivery.routing import SUBSCRIPTION_RETRY, SlotPool, refuse_part, resolve, traits_of
+from fieldpost.core.delivery.slots import SlotLimits, SlotUse, last_in_walk
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.meter import Meter, Unmetered
-from fieldpost.core.notification import Status
 
 log = structlog.get_logger()
 
@@ -64,6 +70,9 @@ class Dispatcher:
         meter: Meter | None = None,
         webhooks: WebhookOptions | None = None,
         crash_log: CrashLog | None = None,
+        composer: Composer | None = None,
+        abonnement_retry: RetryPolicy = SUBSCRIPTION_RETRY,
+        public_url: str = "",
     ) -> None:
         self._store = store
         self._adapters = adapters
@@ -73,21 +82,32 @@ class Dispatcher:
         self._webhooks = webhooks or WebhookOptions()
         self._meter = meter or Unmetered()
         self._crash_log = crash_log or CrashLog()
+        self._drafts = DraftCompleter(store, node_id, composer or Composer(NoRenderer(), adapters))
         self._results = Results(store, node_id, clock, rng, self._ended, self._meter)
         self._holds = Holds(store, node_id, self._options)
-        self._defaults = replace(self._options.path_defaults, subscription_breaker=self._webhooks.breaker)
-        self._paths = Paths(self._defaults, keyring or Keyring())
+        self._events = RecentEvents(store)
+        self._defaults = replace(
+            self._options.path_defaults,
+            subscription_breaker=self._webhooks.breaker,
+            abonnement_retry=abonnement_retry,
+            types={name: traits_of(adapter) for name, adapter in adapters.items()},
+        )
+        keys = keyring or Keyring()
+        self._paths = Paths(self._defaults, keys)
+        self._receipts = ReceiptKeeper(store, node_id, adapters, keys, self._defaults, rng, public_url)
         self._keeper = SubscriptionKeeper(store, node_id, self._webhooks, self._defaults)
-        self._limits = {
-            SlotPool.LISTS: SlotLimits(self._options.slots, self._options.slots_per_key),
-            SlotPool.SUBSCRIPTIONS: SlotLimits(self._webhooks.slots, self._options.slots_per_key),
-        }
         self._running: dict[tuple[str, int], RunningAttempt] = {}
+        per_key = self._options.slots_per_key
+        limits = {
+            SlotPool.LISTS: SlotLimits(self._options.slots, per_key),
+            SlotPool.SUBSCRIPTIONS: SlotLimits(self._webhooks.slots, per_key),
+        }
+        self._slots = NodeSlots(limits, self._options.long_s, clock, self._running)
+        self._turns = TurnTaker(store, node_id, self._paths, self._slots, self._options.lease_s)
         self._hosts = HostLimits(self._webhooks.host_max)
         self._freed = asyncio.Event()
         self._after = {pool: dict.fromkeys(Lane, "") for pool in SlotPool}
         self._work = NextWork()
-        """As far as this node knows."""
         self._is_stopping = False
 
     async def run(self) -> None:
@@ -122,17 +142,21 @@ class Dispatcher:
                 await self._attempt_suspects()
             self._freed.clear()  # before the slots are counted, so that none that becomes free meanwhile is missed
             self._work = await self._next_work()
-            use = self._slot_use()
-            count, is_full = 0, False
+            use = self._slots.use()
+            turns = await self._turns.take(use[SlotPool.LISTS], self._options.batch_size, self._database_time())
+            count, is_full = len(turns), False
+            if turns:
+                await self._start_all(turns, has_turn=True)
+                use = self._slots.use()
             for pool, lanes in self._work.waiting.items():
-                free = min(use[pool].free(self._limits[pool]), self._options.batch_size)
+                free = min(self._slots.free(pool, use[pool]), self._options.batch_size)
                 is_full |= free == 0
                 if free > 0 and not self._is_stopping:
                     count += await self._claim(pool, lanes, use[pool], free)
             if not count and not is_full:
                 return
             if not count:
-                await self._freed_or_woken(self._next_long_s())
+                await self._freed_or_woken(self._slots.next_long_s(self._options.interval_s))
 
     async def idle(self) -> None:
         """Wait until nothing is in progress."""
@@ -173,14 +197,24 @@ class Dispatcher:
             return
         seen_at = self._clock.monotonic()
         self._paths.take(await self._store.read(self._paths.load, now=self._store.now()), seen_at)
+        self._turns.ask_again()
+        self._slots.divide(self._paths.snapshot.ready)
+        self._hosts.learn(self._paths.hosts())
         # Receivers that hang must leave slots to those that work, so probes get half of the free ones.
-        free = self._slot_use()[SlotPool.SUBSCRIPTIONS].free(self._limits[SlotPool.SUBSCRIPTIONS])
-        probes = await self._holds.tend(self._paths, self._clock.monotonic(), self._mine(), probes_max=free // 2)
+        free = self._slots.use()[SlotPool.SUBSCRIPTIONS].free(self._slots.limits[SlotPool.SUBSCRIPTIONS])
+        probes = await self._holds.tend(
+            self._paths,
+            self._clock.monotonic(),
+            self._mine(),
+            probes_max=free // 2,
+            put_off=self._hosts.without_room,
+        )
         await self._start_all(probes, is_probe=True)
         await self._keeper.tend(self._paths.snapshot.version, self._clock.monotonic())
+        await self._receipts.tend()
 
     async def _next_work(self) -> NextWork:
-        """What there is to claim, after timed rows whose time has come were made claimable."""
+        """What there is to claim, after timed rows that are due were made claimable."""
         work = await self._store.read_one(due.next_work, now=self._store.now())
         if work.timed_due is not None and work.timed_due <= self._database_time() and await self._holds.promote():
             work = await self._store.read_one(due.next_work, now=self._store.now())
@@ -189,52 +223,10 @@ class Dispatcher:
     def _database_time(self) -> datetime:
         return self._paths.now + timedelta(seconds=self._clock.monotonic() - self._paths.seen_at)
 
-    def _slot_use(self) -> dict[SlotPool, SlotUse]:
-        """The slots in use now. Attempts that have become long free theirs, as far as their pool has room."""
-        use = {pool: SlotUse() for pool in SlotPool}
-        now = self._clock.monotonic()
-        for running in self._running.values():
-            key = running.delivery_key
-            mine, limits = use[pool_of(key)], self._limits[pool_of(key)]
-            if running.is_long or now - running.claimed_monotonic >= self._options.long_s:
-                mine.slow.add(key)
-                running.is_long = running.is_long or mine.may_move(key, limits)
-            if running.is_long:
-                mine.long[key] += 1
-            else:
-                mine.busy[key] += 1
-                if running.claimed.notification.status is Status.RETRYING:
-                    mine.retrying[key] += 1
-        return use
-
-    def _next_long_s(self) -> float:
-        """How long until the next attempt in progress becomes long."""
-        now = self._clock.monotonic()
-        waits = (running.claimed_monotonic + self._options.long_s - now for running in self._running.values())
-        return max(0.01, min((wait for wait in waits if wait > 0), default=self._options.interval_s))
-
     async def _claim(self, pool: SlotPool, lanes: Sequence[Lane], use: SlotUse, free: int) -> int:
-        """Claim and start at most `free` notifications in these lanes of the pool; returns how many there were."""
-        limits = self._limits[pool]
-        blocked = {key for key in self._paths.blocked() if key.startswith(pool.prefix)} | self._hosts.crowded.keys()
-        shares = plan_shares(use, limits, free, blocked=blocked, single=self._paths.single())
-        order = Order(
-            pool=pool,
-            shares=[share for share in shares if share.lane in lanes],
-            free=free,
-            after=dict(self._after[pool]),
-            use=use,
-            limits=limits,
-            blocked=blocked,
-        )
-        taken = await self._store.write(
-            claims.claim_order,
-            self._node_id,
-            order,
-            lease_s=self._options.lease_s,
-            now=self._store.now(),
-            mine=self._mine(),
-        )
+        """Claim and start at most `free` notifications in these lanes of the pool; 0 if there is nothing to claim."""
+        order = plan(pool, lanes, use, free, self._after[pool], self._paths, self._slots, self._hosts)
+        taken = await claim(self._store, self._node_id, order, lease_s=self._options.lease_s, mine=self._mine())
         count = sum(map(len, taken.values()))
         for lane, claimed in taken.items():
             # The walk continues behind the last key served, so that no key starves; from the start when it saw all.
@@ -243,7 +235,8 @@ class Dispatcher:
             if claimed:
                 await self._start_all(claimed)
                 self._meter.claimed(lane.value, len(claimed))
-        return count
+        found = Counter(one.notification.delivery_key for claimed in taken.values() for one in claimed)
+        return max(count, self._hosts.note_claimed(order.hosts, found, is_all=count < free))
 
     async def _attempt_suspects(self) -> None:
         """Rows whose attempts ended twice with their node are attempted one at a time, with nothing beside them."""
@@ -262,18 +255,21 @@ class Dispatcher:
                         await self._freed_or_stopping()
         self._paths.snapshot.has_suspects = False
 
-    async def _start_all(self, claimed: Sequence[Claimed], *, is_probe: bool = False) -> None:
+    async def _start_all(self, claimed: Sequence[Claimed], *, is_probe: bool = False, has_turn: bool = False) -> None:
         """Start an attempt for each; those whose host is at its limit are given back."""
-        await self._paths.prepare(self._store, {one.notification.delivery_key for one in claimed})
-        event_ids = {i for one in claimed if (i := one.notification.event_id) is not None}
-        events = await self._store.read(recorded_events.these, event_ids) if event_ids else {}
-        waits = {} if is_probe else await take_rates(self._store, claimed, self._paths)
+        await self._paths.prepare(self._store, {key for one in claimed for key in keys_of(one.notification)})
+        drafts = await self._drafts.complete(claimed)
+        events = await self._events.these({i for one in claimed if (i := event_to_send(one)) is not None})
+        ready = [drafts.get(one.notification.notification_id, (one, None)) for one in claimed]
+        complete, has_turn = [one for one, _ in ready], has_turn or is_probe
+        equipment = await equipment_of(self._store, self._paths, self._receipts, complete, has_turn=has_turn)
         surplus = []
-        for one in claimed:
-            path = self._paths.get(one.notification.delivery_key)
+        for one, failed in ready:
+            path = self._paths.of_notification(one.notification)
             event, opened = events.get(one.notification.event_id or ""), self._paths.opened(path)
-            wait = waits.get(one.notification.notification_id)
-            running = RunningAttempt(one, path, self._clock, self._options.lease_s, is_probe, event, opened, wait)
+            running = RunningAttempt(one, path, self._clock, self._options.lease_s, is_probe, event, opened)
+            running.draft_outcome = failed
+            equipment.give(running)
             if not self._hosts.take(running):
                 surplus.append(running)
                 continue
@@ -297,21 +293,19 @@ class Dispatcher:
 
     async def _resolve_again(self, running: RunningAttempt) -> None:
         """A list may be newer than the cache: read it before parking a notification for a missing one."""
-        key = running.delivery_key
+        n = running.claimed.notification
         try:
-            directory = await self._store.read(load_directory, [key])
+            directory = await self._store.read(load_directory, keys_of(n))
         except Unavailable as error:
             raise ClaimLost(error.message) from error
-        running.path = resolve(directory, key, self._defaults)
+        running.path = refuse_part(directory, n) or resolve(directory, n.delivery_key, self._defaults)
         running.opened = self._paths.opened(running.path)
 
     def _ended(self, ended: Sequence[RunningAttempt], breakers: dict[str, Breaker]) -> None:
-        busy = Counter(running.delivery_key for running in self._running.values())
-        self._hosts.give_back([one for one in ended if self._running.pop(one.key, None) is not None])
+        is_room = self._hosts.give_back([one for one in ended if self._running.pop(one.key, None) is not None])
         self._meter.flying(len(self._running))
-        per_key = self._options.slots_per_key
-        if any(busy[one.delivery_key] >= per_key or not isinstance(one.outcome, Delivered) for one in ended):
-            # More rows of its key may have been due all the while without a slot, or the row itself is due again soon.
+        # More rows of its key may have been due all the while without a slot, or the row itself is due again soon.
+        if is_room | self._slots.note_ended(ended) | self._turns.note(ended):
             self._store.wake.nudge()
         self._keeper.note(ended, breakers)
         self._paths.is_stale |= self._keeper.has_work
@@ -375,15 +369,17 @@ class Dispatcher:
             # Rows that wait for a slot or a breaker: the end of either wakes the dispatcher, in most cases.
             waits.append(self._options.refresh_s)
         now = self._database_time()
-        for moment in (self._work.timed_due, self._paths.next_hold_end()):
-            if moment is not None:
-                seconds = (moment - now).total_seconds()
-                waits.append(seconds if seconds > 0 else self._options.refresh_s)
+        moments = (self._work.timed_due, self._paths.next_hold_end())
+        seconds = [(moment - now).total_seconds() for moment in moments if moment is not None]
+        waits += [wait if wait > 0 else self._options.refresh_s for wait in seconds]
+        if self._turns.next_at is not None:  # a turn that came during the sweep is taken at once
+            waits.append((self._turns.next_at - now).total_seconds())
         return max(min(waits), 0.001)
 
     async def _wind_up(self, helpers: Sequence[asyncio.Task[None]]) -> None:
         """Finish within the grace time what is in flight, give back the rest."""
         self._is_stopping = True
+        await self._receipts.close()
         tasks = [f.task for f in self._running.values() if f.task is not None and not f.task.done()]
         if tasks:
             await asyncio.wait(tasks, timeout=self._options.grace_s)

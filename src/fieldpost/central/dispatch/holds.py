@@ -1,7 +1,7 @@
 """Rows behind breakers: held in sets, probed one per breaker, released in batches, parked when too old."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,7 +13,7 @@ from fieldpost.central.dispatch.attempt import RunningAttempt
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.dispatch.paths import PAUSE_KEY, Paths
 from fieldpost.central.store.engine.store import Store
-from fieldpost.central.store.notifications import audit, claims, due, records
+from fieldpost.central.store.notifications import audit, claims, due, records, turns
 from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.core.audit import SYSTEM, AuditKind, AuditStatus
@@ -32,7 +32,7 @@ from fieldpost.core.ids import new_ids
 
 log = structlog.get_logger()
 
-HOLD_BATCH = 2000
+HOLD_BATCH = 1500
 PROMOTE_BATCH = 2000
 PARK_BATCH = 200
 PARK_EVERY_S = 60.0
@@ -48,15 +48,23 @@ class Holds:
         self._parked_at = float("-inf")
 
     async def tend(
-        self, paths: Paths, monotonic: float, mine: Sequence[str], *, probes_max: int = 1000
+        self,
+        paths: Paths,
+        monotonic: float,
+        mine: Sequence[str],
+        *,
+        probes_max: int = 1000,
+        put_off: Callable[[Collection[str]], Collection[str]] = lambda due: (),
     ) -> list[Claimed]:
         """Hold, release and park rows as the breakers require; returns rows claimed to probe open breakers with: of
-        every channel whose probe is due, and of at most `probes_max` subscriptions."""
+        every channel whose probe is due, and of at most `probes_max` subscriptions, without those that are `put_off`.
+        """
         await self._hold_due(paths)
         held = {key: paths.breakers.get(key, Breaker(key)) for key in paths.snapshot.held}
         due = [breaker for breaker in held.values() if _is_probe_due(breaker, paths.now)]
-        of_subscriptions = [breaker for breaker in due if pool_of(breaker.key) is SlotPool.SUBSCRIPTIONS]
-        later = {breaker.key for breaker in of_subscriptions[probes_max:]}
+        of_subscriptions = [breaker.key for breaker in due if pool_of(breaker.key) is SlotPool.SUBSCRIPTIONS]
+        later = set(put_off(set(of_subscriptions)))
+        later |= set([key for key in of_subscriptions if key not in later][probes_max:])
         probes = await self._probe([breaker for breaker in due if breaker.key not in later], paths.now, mine)
         resumed = [Breaker(PAUSE_KEY + key) for key in paths.snapshot.paused if not paths.is_paused(key)]
         # After a block the next step is released when the rows of the last one have ended.
@@ -99,11 +107,17 @@ class Holds:
         """A batch at each refresh: claims skip these keys anyway, and other work should not wait for more."""
         found: dict[bool, list[tuple[str, str, str, datetime]]] = {False: [], True: []}
         spacing: dict[str, int] = {}
+        queued: list[str] = []
         for key in sorted(paths.blocked()):
             if (held := paths.hold_of(key)) is not None:
                 kind, hold, reason = held
+                if kind.is_queue:
+                    queued.append(key)
+                    continue
                 found[kind.is_timed].append((key, hold.by, reason, hold.until))
                 spacing[key] = paths.spacing(key, kind)
+        if queued:
+            await self._store.write(turns.enqueue, queued, HOLD_BATCH, now=self._store.now())
         for is_timed, holds in found.items():
             if not holds:
                 continue

@@ -19,7 +19,8 @@ class DispatchOptions:
     slots: int = 64
     """How many deliveries to lists a node runs at once."""
     slots_per_key: int = 8
-    """The share of a list or subscription: it may use more only while nothing else is due."""
+    """The share of a list or subscription: it may use more only while nothing else is due. A subscription has less
+    while many of them have due notifications and half of the slots are in use."""
     long_s: float = 5.0
     """An attempt that takes longer frees its slot, up to `slots_per_key` of a list or subscription; it gets no more
     than its share meanwhile."""

@@ -17,12 +17,13 @@ from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.events import subscriptions
 from fieldpost.central.store.notifications import breakers as breaker_rows
-from fieldpost.central.store.notifications import due, lists
+from fieldpost.central.store.notifications import due, lists, pauses
+from fieldpost.central.store.notifications.turns import RATE_USED_UP
 from fieldpost.central.store.schema import catalogue
 from fieldpost.core.delivery.breaker import Breaker, BreakerState, is_blocked, is_waiting, next_probe
-from fieldpost.core.delivery.holds import HoldKind, held_by
+from fieldpost.core.delivery.holds import HoldKind, held_by, kind_of
 from fieldpost.core.delivery.lifecycle import Hold
-from fieldpost.core.delivery.outcome import Held, PermanentFailure
+from fieldpost.core.delivery.outcome import Held, PermanentFailure, TargetPause
 from fieldpost.core.delivery.routing import (
     RETRY_DEFAULTS,
     DeliveryPath,
@@ -30,10 +31,13 @@ from fieldpost.core.delivery.routing import (
     PathDefaults,
     SlotPool,
     channel_retry,
+    refuse_part,
     resolve,
 )
 from fieldpost.core.events.subscription import SUBSCRIPTION_KEY
-from fieldpost.core.lists import Channel
+from fieldpost.core.lists import LISTS_TYPE, Channel
+from fieldpost.core.notification import LIST_KEY, Notification, list_key
+from fieldpost.core.secret import Secret
 
 log = structlog.get_logger()
 
@@ -41,6 +45,8 @@ PAUSE_KEY = held_by(HoldKind.PAUSE, "")
 READY_KEYS_MAX = 1000
 """How many keys with claimable rows a refresh looks at; the next one continues behind them."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
+
+_NO_PAUSES: Mapping[str, TargetPause] = {}
 
 Resolved = DeliveryPath | PermanentFailure
 
@@ -60,6 +66,12 @@ class PathSnapshot:
     """Breakers that hold rows, with the earliest due time behind each."""
     paused: tuple[str, ...] = ()
     """Delivery keys with rows that a pause holds."""
+    queued: set[str] = field(default_factory=set)
+    """Delivery keys with rows in the queue behind their rates."""
+    used_up: set[str] = field(default_factory=set)
+    """Subscriptions whose rates were found used up since."""
+    target_pauses: dict[str, dict[str, TargetPause]] = field(default_factory=dict)
+    """By delivery key and address."""
     held_to: str = ""
     """Where the next refresh continues to read held keys; empty from the start."""
     breakers: dict[str, Breaker] = field(default_factory=dict)
@@ -75,6 +87,8 @@ class Paths:
         self._defaults = defaults
         self._keyring = keyring
         self._paths: dict[str, Resolved] = {}
+        self._wholes = Directory({})
+        """The lists of lists of parts."""
         self._opened: dict[str, Opened | Held] = {}
         self._warned: set[tuple[str, int]] = set()
         self._of_channels: set[str] = set()
@@ -106,17 +120,20 @@ class Paths:
         held = breaker_rows.held_keys(conn, self._held_after)
         known = self._paths if version == self.snapshot.version else {}
         paused = tuple(key.removeprefix(PAUSE_KEY) for key in held if key.startswith(PAUSE_KEY))
+        at = database_time(conn, now)
         directory = load_directory(conn, [key for key in (*ready, *paused) if key not in known])
         fresh = {key: resolve(directory, key, self._defaults) for key in ready if key not in known}
         wanted = {path.breaker_key for key in ready if isinstance(path := known.get(key) or fresh[key], DeliveryPath)}
         wanted |= held.keys() | self._of_channels
         return PathSnapshot(
             version=version,
-            now=database_time(conn, now),
+            now=at,
             directory=directory,
             ready=ready,
             paused=paused,
-            held={key: at for key, at in held.items() if not key.startswith(PAUSE_KEY)},
+            queued={key.partition(":")[2] for key in held if kind_of(key).is_queue},
+            target_pauses=_by_target(pauses.current(conn, at)),
+            held={key: due_at for key, due_at in held.items() if kind_of(key) is HoldKind.BREAKER},
             held_to=next(reversed(held)) if len(held) >= breaker_rows.HELD_KEYS_MAX else "",
             breakers=breaker_rows.load(conn, wanted),
             looked_up=wanted,
@@ -127,6 +144,7 @@ class Paths:
         """Use this snapshot from now on."""
         if snapshot.version != self.snapshot.version:
             self._paths.clear()
+            self._wholes = Directory({})
             self._opened.clear()
             self._of_channels.clear()
         self.snapshot = snapshot
@@ -144,6 +162,8 @@ class Paths:
                 path = self._paths[key] = resolve(directory, key, self._defaults)
                 if isinstance(path, DeliveryPath) and isinstance(path.via, Channel):
                     self._of_channels.add(path.breaker_key)
+        if wholes := {name: one for name, one in directory.lists.items() if one.type == LISTS_TYPE}:
+            self._wholes = Directory({**self._wholes.lists, **wholes})
         for channel in directory.channels.values():
             self._warn_of_replaced(channel)
 
@@ -163,6 +183,10 @@ class Paths:
         """The path of a key that is resolved."""
         return self._paths[delivery_key]
 
+    def of_notification(self, n: Notification) -> Resolved:
+        """The path of a notification whose keys (`keys_of`) are resolved. The list of lists of a part may refuse it."""
+        return refuse_part(self._wholes, n) or self._paths[n.delivery_key]
+
     def opened(self, path: Resolved) -> Opened | Held | None:
         """The path's settings with its secrets; unreadable secrets hold its notifications."""
         if isinstance(path, PermanentFailure):
@@ -175,9 +199,30 @@ class Paths:
                 self._opened[path.delivery_key] = Held(error.message, phase="secrets", kind=kind)
         return self._opened[path.delivery_key]
 
+    async def target_secrets(self, store: Store, keys: Iterable[str]) -> dict[str, Mapping[str, Secret] | Held]:
+        """The secrets of the targets of these delivery keys, as stored now; only for types that have any."""
+        paths = [path for key in set(keys) if isinstance(path := self._paths[key], DeliveryPath)]
+        names = {path.delivery_key.removeprefix(LIST_KEY): path for path in paths if path.has_target_secrets}
+        if not names:
+            return {}
+        sealed = await store.read(lists.target_secrets, list(names))
+        return {path.delivery_key: self._open_targets(name, sealed.get(name, {})) for name, path in names.items()}
+
+    def _open_targets(self, name: str, sealed: Mapping[str, str]) -> Mapping[str, Secret] | Held:
+        try:
+            return self._keyring.open_targets(name, sealed)
+        except SecretUnreadable as error:
+            return Held(error.message, phase="secrets")
+
     def blocked(self) -> set[str]:
         """The keys with claimable rows that no attempt may be made for."""
-        return {key for key in self.snapshot.ready if self.hold_of(key) is not None}
+        held = {key for key in self.snapshot.ready if self.hold_of(key) is not None}
+        return held | self.snapshot.queued | self.snapshot.used_up
+
+    def wait_of(self, key: str) -> datetime | None:
+        """Until when its receiver, or the whole channel, asked to wait; None if it did not."""
+        breaker = self._breaker_of(key)
+        return breaker.wait_until if breaker is not None and is_waiting(breaker, self.now) else None
 
     def hold_of(self, key: str) -> tuple[HoldKind, Hold, str] | None:
         """What holds the rows of a key: its kind, until when, and why; None if they may be attempted."""
@@ -188,14 +233,19 @@ class Paths:
             return HoldKind.PAUSE, Hold(held_by(HoldKind.PAUSE, key), self.now), path.hold_reason
         breaker = self.snapshot.breakers.get(path.breaker_key)
         if breaker is None:
-            return None
+            return self._queue_of(key)
         if is_blocked(breaker):
             until = next_probe(breaker, path.breaker_policy, self.now)
             return HoldKind.BREAKER, Hold(breaker.key, until), f"the breaker is open: {breaker.last_error}"
         if breaker.wait_until is not None and is_waiting(breaker, self.now):
             kind = HoldKind(breaker.wait_kind or HoldKind.RATE_LIMIT)
             return kind, Hold(held_by(kind, key), breaker.wait_until), breaker.wait_reason or ""
-        return None
+        return self._queue_of(key)
+
+    def _queue_of(self, key: str) -> tuple[HoldKind, Hold, str] | None:
+        if key not in self.snapshot.queued:
+            return None
+        return HoldKind.RATE, Hold(held_by(HoldKind.RATE, key), self.now), RATE_USED_UP
 
     def spacing(self, key: str, kind: HoldKind) -> int:
         """Microseconds between the turns of rows that wait for the rate of their path."""
@@ -208,6 +258,16 @@ class Paths:
         """Whether a person, or a missing test, keeps the key's rows from being attempted."""
         path = self._paths[key]
         return isinstance(path, DeliveryPath) and path.hold_reason is not None
+
+    def hosts(self) -> dict[str, str]:
+        """The keys with claimable rows whose hosts limit their deliveries, each with its host."""
+        paths = ((key, self._paths.get(key)) for key in self.snapshot.ready)
+        return {key: path.limits.host for key, path in paths if isinstance(path, DeliveryPath) and path.limits.host}
+
+    def bursts(self) -> dict[str, int]:
+        """The subscriptions with claimable rows and a rate, each with the deliveries that may start at once."""
+        paths = ((key, self._paths.get(key)) for key in self.snapshot.ready)
+        return {key: path.rate.burst for key, path in paths if isinstance(path, DeliveryPath) and path.rate is not None}
 
     def single(self) -> set[str]:
         """The subscriptions that are monitored: one attempt at a time, until it is clear whether they work."""
@@ -225,6 +285,16 @@ class Paths:
         self.snapshot.looked_up.update(breakers)
         self.is_stale = self.is_stale or changed
         return changed
+
+    def pauses_of(self, delivery_key: str) -> Mapping[str, TargetPause]:
+        """The paused targets of a key, by address."""
+        return self.snapshot.target_pauses.get(delivery_key, _NO_PAUSES)
+
+    def note_waits(self, queued: Iterable[str], paused: Iterable[TargetPause]) -> None:
+        """Learn of queues and pauses that this node's own results began."""
+        self.snapshot.queued.update(queued)
+        for one in paused:
+            self.snapshot.target_pauses.setdefault(one.delivery_key, {})[one.address] = one
 
     def next_hold_end(self) -> datetime | None:
         """When the next row held behind a breaker may move: at the breaker's probe, or at the end of a short hold."""
@@ -257,6 +327,18 @@ class Paths:
                 value=getattr(channel, name),
                 used=RETRY_DEFAULTS[name],
             )
+
+
+def keys_of(n: Notification) -> tuple[str, ...]:
+    """The delivery keys that decide about a notification: its own and, for a part, that of the list of lists."""
+    return (n.delivery_key,) if n.whole_list is None else (n.delivery_key, list_key(n.whole_list))
+
+
+def _by_target(found: Iterable[TargetPause]) -> dict[str, dict[str, TargetPause]]:
+    by_key: dict[str, dict[str, TargetPause]] = {}
+    for one in found:
+        by_key.setdefault(one.delivery_key, {})[one.address] = one
+    return by_key
 
 
 def load_directory(conn: Connection, keys: Collection[str]) -> Directory:

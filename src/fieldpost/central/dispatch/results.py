@@ -14,24 +14,26 @@ from functools import partial
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.dispatch.attempt import RATE_USED_UP, RunningAttempt
+from fieldpost.central.dispatch.attempt import RunningAttempt
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.events import notices
-from fieldpost.central.store.notifications import attempts, finishing
 from fieldpost.central.store.notifications import breakers as breaker_rows
+from fieldpost.central.store.notifications import finishing, pauses
 from fieldpost.central.store.notifications.attempts import Finished
+from fieldpost.central.store.notifications.turns import RATE_USED_UP
 from fieldpost.clock import Clock
 from fieldpost.core.delivery.adapter import ClaimLost
-from fieldpost.core.delivery.breaker import Breaker, give_back_probe, next_probe, record, wait
-from fieldpost.core.delivery.holds import HoldKind, held_by
+from fieldpost.core.delivery.breaker import Breaker, give_back_probe, next_probe, record, record_success, wait
+from fieldpost.core.delivery.holds import HoldKind, held_by, kind_of
 from fieldpost.core.delivery.lifecycle import Hold, Policy, decide
-from fieldpost.core.delivery.outcome import Evidence, Held, Outcome, TransientFailure
+from fieldpost.core.delivery.outcome import PAUSE_MAX, Evidence, Held, Outcome, TransientFailure
 from fieldpost.core.delivery.retry import Fixed
 from fieldpost.core.delivery.routing import DeliveryPath
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.events.notice import notices_of
 from fieldpost.core.ids import new_ids
 from fieldpost.core.meter import Meter
+from fieldpost.core.notification import Target
 from fieldpost.core.text import truncate
 
 log = structlog.get_logger()
@@ -65,12 +67,12 @@ class Results:
         self._waiting.append(flight)
         self._news.set()
 
-    async def record_reached(self, running: RunningAttempt, addresses: Sequence[str]) -> None:
-        """Write targets of an attempt in progress as delivered. Raises ClaimLost if another node has the claim, or if
+    async def record_reached(self, running: RunningAttempt, reached: Sequence[Target]) -> None:
+        """Write targets of an attempt in progress as reached. Raises ClaimLost if another node has the claim, or if
         the database cannot be reached until another node may have it."""
-        running.reached.update(addresses)
+        running.reached.update({target.address: target for target in reached})
         began = self._clock.monotonic()
-        args = (self._node_id, running.key, addresses, running.now())
+        args = (self._node_id, running.key, reached, running.now())
         while True:
             try:
                 is_ours = await self._store.write(
@@ -133,6 +135,7 @@ class Results:
         self._report(batch, finished, late)
 
     def _report(self, batch: Sequence[RunningAttempt], finished: Sequence[Finished], late: set[str]) -> None:
+        logger = log.bind()  # looked up once for the batch
         for flight, f in zip(batch, finished, strict=True):
             n = flight.claimed.notification
             if f.notification_id in late:
@@ -140,7 +143,7 @@ class Results:
                 log.warning("attempt.late", notification_id=f.notification_id, token=f.token, outcome=f.outcome)
             else:
                 self._meter.finished(n.type, f.outcome, flight.duration_s)
-                log.info(
+                logger.info(
                     "attempt.finished",
                     notification_id=f.notification_id,
                     list_name=n.list_name,
@@ -163,13 +166,12 @@ def _apply(
     """One transaction: breakers, then rows, targets, attempts and audit entries decided with them."""
     moments = [running.now() for running in batch]
     breakers = _record_all(conn, node_id, batch, moments)
+    if paused := [pause for one in batch for pause in one.target_pauses()]:
+        pauses.record(conn, paused, min(moments))
     finished = [
         _finish(running, now, chance, breakers) for running, now, chance in zip(batch, moments, chances, strict=True)
     ]
     late = finishing.apply(conn, node_id, finished, event_ids)
-    attempts.add_exchanges(
-        conn, [(*one.key, one.outcome.exchanges) for one in batch if one.outcome is not None and one.outcome.exchanges]
-    )
     return late, breakers, finished
 
 
@@ -204,14 +206,17 @@ def _step(running: RunningAttempt, node_id: str, now: datetime) -> Callable[[Bre
     waiting = _wait_rule(running, outcome, now)
     if outcome.evidence is Evidence.NONE and not running.is_probe:
         return waiting or _unchanged
+    if outcome.evidence is Evidence.WORKS and waiting is None:
+        return record_success
     counted = partial(record, evidence=outcome.evidence, error=outcome.error or "", policy=path.breaker_policy, now=now)
     return counted if waiting is None else partial(_follow, (counted, waiting))
 
 
 def _wait_rule(running: RunningAttempt, outcome: Outcome, now: datetime) -> Callable[[Breaker], Breaker] | None:
-    """A subscription waits as a whole if its receiver asks for it, or if central cannot make the call."""
+    """A subscription waits as a whole if its receiver asks for it, or if central cannot make the call; the lists of a
+    channel if its provider asks for it."""
     if not running.is_to_subscription:
-        return None
+        return _pause_rule(running, outcome, now)
     assert isinstance(running.path, DeliveryPath), "a subscription has a path"
     match outcome:
         case TransientFailure(retry_after=timedelta() as after):
@@ -223,13 +228,30 @@ def _wait_rule(running: RunningAttempt, outcome: Outcome, now: datetime) -> Call
             return None
 
 
+def _pause_rule(running: RunningAttempt, outcome: Outcome, now: datetime) -> Callable[[Breaker], Breaker] | None:
+    assert isinstance(running.path, DeliveryPath), "an attempt that was sent has a path"
+    asked = [pause for pause in outcome.pauses if pause.address is None]
+    if not asked and isinstance(outcome, Held) and running.path.breaker_key == running.delivery_key:
+        # All that is due is paused, and the breaker is the list's own: further rows wait without an attempt.
+        asked = sorted(outcome.pauses, key=lambda pause: pause.wait)[:1]
+    if not asked:
+        return None
+    longest = max(asked, key=lambda pause: pause.wait)
+    until = now + min(longest.wait, PAUSE_MAX)
+    return partial(wait, until=until, kind=HoldKind.RATE_LIMIT, reason=longest.reason)
+
+
 def _unchanged(breaker: Breaker) -> Breaker:
     return breaker
 
 
 def _follow(steps: Sequence[Callable[[Breaker], Breaker]], breaker: Breaker) -> Breaker:
+    unchanging: Callable[[Breaker], Breaker] | None = None
     for step in steps:
-        breaker = step(breaker)
+        if step is not unchanging:  # most steps are the same one, `record_success`, and change nothing
+            after = step(breaker)
+            unchanging = step if after is breaker else None
+            breaker = after
     return breaker
 
 
@@ -241,6 +263,8 @@ def _hold(running: RunningAttempt, outcome: Held, now: datetime, breakers: Mappi
         return Hold(held_by(outcome.kind, path.delivery_key), now + pause)
     if outcome.kind is HoldKind.PAUSE:
         return Hold(held_by(outcome.kind, path.delivery_key), now)
+    if outcome.kind.is_queue:
+        return Hold(held_by(outcome.kind, path.delivery_key), running.claimed.notification.due_at or now)
     breaker = breakers.get(path.breaker_key, Breaker(path.breaker_key))
     return Hold(path.breaker_key, next_probe(breaker, path.breaker_policy, now))
 
@@ -254,14 +278,17 @@ def _finish(running: RunningAttempt, now: datetime, chance: float, breakers: Map
     n, outcome, path = running.claimed.notification, running.outcome, running.path
     hold = _hold(running, outcome, now, breakers) if isinstance(outcome, Held) else Hold("", now)
     policy = path.policy if isinstance(path, DeliveryPath) else _UNRESOLVED_POLICY
+    transition = decide(n, outcome, policy, hold, now, chance, running.reached)
+    is_accepted = transition.held_by is not None and kind_of(transition.held_by) is HoldKind.RECEIPT
     return Finished(
         n.notification_id,
         running.claimed.token,
-        decide(n, outcome, policy, hold, now, chance, running.reached),
-        outcome.word,
+        transition,
+        Held.word if is_accepted else outcome.word,
         truncate(outcome.error) if outcome.error else None,
         outcome.phase,
         truncate(outcome.reply) if outcome.reply else None,
         round(running.duration_s * 1000),
         now,
+        outcome.exchanges,
     )

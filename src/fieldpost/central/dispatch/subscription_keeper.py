@@ -36,6 +36,8 @@ EVERY_S = 60.0
 """How often breakers are checked for a lapse and subscriptions for rows left to drain."""
 LAPSE_BATCH = 500
 DRAIN_BATCH = 200
+DRAIN_BATCHES = 10
+"""How many batches are drained at a refresh, of all subscriptions: deliveries must not wait for more of them."""
 
 log = structlog.get_logger()
 
@@ -56,18 +58,25 @@ class SubscriptionKeeper:
         """Ids of subscriptions, and why."""
         self._to_warn: dict[str, int] = {}
         """Keys of breakers, and how much of their time has passed."""
+        self._to_drain: dict[str, int] = {}
+        """Ids of subscriptions that may have notifications left to drain, and how many were drained so far."""
         self._tended_at = float("-inf")
         self._version = -1
 
     def note(self, ended: Sequence[RunningAttempt], breakers: Mapping[str, Breaker]) -> None:
         """Learn from results that were written."""
         for running in ended:
-            if running.is_to_subscription and isinstance(running.outcome, PermanentFailure) and running.outcome.is_gone:
+            if isinstance(running.outcome, PermanentFailure) and running.outcome.is_gone and running.is_to_subscription:
                 self._to_disable[running.delivery_key.removeprefix(SUBSCRIPTION_KEY)] = running.outcome.error
-        now = max((running.now() for running in ended), default=None)
-        for key, breaker in breakers.items():
-            if now is None or breaker.failing_since is None or not key.startswith(SUBSCRIPTION_KEY):
-                continue
+        failing = {
+            key: breaker
+            for key, breaker in breakers.items()
+            if breaker.failing_since is not None and key.startswith(SUBSCRIPTION_KEY)
+        }
+        if not failing or not ended:
+            return
+        now = max(running.now() for running in ended)
+        for key, breaker in failing.items():
             percent = outage_percent(breaker, self._disable_after, now)
             if percent >= 100:
                 days = self._disable_after / timedelta(days=1)
@@ -92,22 +101,26 @@ class SubscriptionKeeper:
             key, percent = next(iter(self._to_warn.items()))
             await self._store.write(_warn, key, percent, now=self._store.now())
             del self._to_warn[key]
-        if version == self._version and monotonic - self._tended_at < EVERY_S:
-            return
-        self._version, self._tended_at = version, monotonic
-        for prefix, policy in self._policies.items():
-            await self._store.write(_lapse, prefix, policy, now=self._store.now())
-        for subscription_id in await self._store.read(subscriptions.draining):
-            await self._drain(subscription_id)
+        if version != self._version or monotonic - self._tended_at >= EVERY_S:
+            self._version, self._tended_at = version, monotonic
+            for prefix, policy in self._policies.items():
+                await self._store.write(_lapse, prefix, policy, now=self._store.now())
+            found = await self._store.read(subscriptions.draining)
+            self._to_drain = {subscription_id: self._to_drain.get(subscription_id, 0) for subscription_id in found}
+        await self._drain()
 
-    async def _drain(self, subscription_id: str) -> None:
-        total = 0
-        while count := await self._store.write(
-            drain, subscription_id, self._node_id, DRAIN_BATCH, now=self._store.now()
-        ):
-            total += count
-        if total:
-            log.info("subscription.drained", subscription_id=subscription_id, count=total)
+    async def _drain(self) -> None:
+        """Park or discard some batches of waiting notifications; the subscriptions take turns."""
+        for _ in range(DRAIN_BATCHES):
+            if not self._to_drain:
+                return
+            subscription_id = next(iter(self._to_drain))
+            count = await self._store.write(drain, subscription_id, self._node_id, DRAIN_BATCH, now=self._store.now())
+            total = self._to_drain.pop(subscription_id) + count
+            if count:
+                self._to_drain[subscription_id] = total
+            elif total:
+                log.info("subscription.drained", subscription_id=subscription_id, count=total)
 
 
 def _disable(conn: Connection, subscription_id: str, reason: str, *, now: datetime | None) -> bool:
@@ -132,7 +145,7 @@ def _disable(conn: Connection, subscription_id: str, reason: str, *, now: dateti
         extra={"subscription_id": subscription_id, "reason": reason},
     )
     audit.add(conn, [entry])
-    notices.add(conn, [Notice(DISABLED, subscription_id, {"reason": reason})], at)
+    notices.add(conn, [Notice(DISABLED, subscription_id, {"reason": reason, "by": SYSTEM})], at)
     return True
 
 

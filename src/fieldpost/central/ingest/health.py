@@ -1,6 +1,7 @@
 """Health reports of sites.
 
-A site is identified by its token alone. Only the newest report of each site is kept.
+A site and its node are identified by the token alone. Only the newest report of each node is kept. That of the leader
+is the report of the site.
 """
 
 from collections.abc import Sequence
@@ -12,19 +13,24 @@ from sqlalchemy import Connection
 from fieldpost.central.store.engine.batcher import Batcher
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.sites import epochs, nodes
 from fieldpost.central.store.sites import health as site_health
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.sites.health import SiteHealth, SiteReport
+from fieldpost.core.sites.health import PairReport, SiteHealth, SiteReport
+from fieldpost.core.sites.node import FIRST_NODE, SiteNode
 from fieldpost.core.text import printable_line, truncate
 from fieldpost.core.times import from_text
-from fieldpost.link.messages import Health
+from fieldpost.link.messages import Health, PairHealth
 
 COUNT_MAX = 2**53
 KINDS_MAX = 16
 """How many categories or severities a report may name: there are three of each."""
 
-_Received = tuple[str, SiteReport, datetime | None]
-"""A site, its report, and the time of sending by the site's clock."""
+DIFFERENCES_MAX = 50
+"""How many differences between the nodes of a pair are kept."""
+
+_Received = tuple[SiteNode, SiteReport, datetime | None]
+"""A node, its report, and the time of sending by the site's clock."""
 
 
 class HealthReports:
@@ -35,8 +41,12 @@ class HealthReports:
         # Thousands of sites report at the same time after a restart.
         self._batcher = Batcher(self._write)
 
-    async def keep(self, site: str, message: Health) -> None:
-        """Check a report and keep it as the newest of its site. Raises InvalidInput for counts out of range."""
+    async def keep(self, site: str, message: Health, node: int = FIRST_NODE) -> None:
+        """Check a report and keep it as the newest of its node.
+
+        Raises InvalidInput for counts out of range, or if it names another node than the token.
+        """
+        sender = SiteNode(site, node)
         report = SiteReport(
             version=printable_line(message.version, 64),
             backlog=_counts(message.backlog, "backlog"),
@@ -52,8 +62,9 @@ class HealthReports:
             failing_for_s=None if message.failing_for_s is None else _seconds(message.failing_for_s),
             uptime_s=_seconds(message.uptime_s),
             is_stopping=message.is_stopping,
+            pair=None if message.pair is None else _pair(sender, message.pair),
         )
-        await self._batcher.submit((site, report, from_text(message.sent_at)))
+        await self._batcher.submit((sender, report, from_text(message.sent_at)))
 
     async def _write(self, received: Sequence[_Received]) -> Sequence[None]:
         await self._store.write(_keep, received, now=self._store.now())
@@ -63,10 +74,31 @@ class HealthReports:
 def _keep(conn: Connection, received: Sequence[_Received], *, now: datetime | None) -> None:
     at = database_time(conn, now)
     kept = []
-    for site, report, sent_at in received:
+    for sender, report, sent_at in received:
         offset_s = (sent_at - at).total_seconds() if sent_at is not None else 0.0
-        kept.append(SiteHealth(site=site, received_at=at, report=report, clock_offset_s=offset_s))
-    site_health.keep(conn, kept)
+        kept.append((sender, SiteHealth(site=sender.site, received_at=at, report=report, clock_offset_s=offset_s)))
+    leaders = epochs.leaders(conn, {sender.site for sender, _ in kept})
+    nodes.keep(conn, [one for one in kept if one[0].site in leaders])
+    site_health.keep(
+        conn,
+        [health for sender, health in kept if sender.site not in leaders or leaders[sender.site].node == sender.node],
+    )
+
+
+def _pair(sender: SiteNode, pair: PairHealth) -> PairReport:
+    if pair.node != sender.node:
+        raise InvalidInput(
+            "health.node", f"node must be {sender.node}, the node of the token, got {pair.node}", field="pair.node"
+        )
+    return PairReport(
+        known=check_count(pair.known, "pair.known"),
+        is_leading=pair.is_leading,
+        grounds=None if pair.grounds is None else printable_line(pair.grounds, 16),
+        peer_age_s=None if pair.peer_age_s is None else _seconds(pair.peer_age_s),
+        lag_changes=check_count(pair.lag_changes, "pair.lag_changes"),
+        lag_s=_seconds(pair.lag_s),
+        differences=tuple(printable_line(name, 128) for name in pair.differences[:DIFFERENCES_MAX]),
+    )
 
 
 def check_count(value: int, field: str) -> int:

@@ -1,15 +1,16 @@
 """The mirror: central's copy of the sites' cached calls, fed by telemetry and reconciliation.
 
-A site is identified by its token alone. It can report only its own calls, and it cannot restore an older state of a
-call: a report is applied only if its version is higher (`core.sites.call_mirror`). Rows are checked one by one; an
-invalid row is skipped, counted and logged, and the rest of the batch is applied.
+A site is identified by its token alone. Of a pair, only the leader's reports enter the mirror: a former leader that
+does not know of its end yet would report an older state of the buffer. A site can report only its own calls, and it
+cannot restore an older state of a call: a report is applied only if its version is higher (`core.sites.call_mirror`).
+Rows are checked one by one; an invalid row is skipped, counted and logged, and the rest of the batch is applied.
 
 Reconciliation is a sequence of single questions, each starting at the cursor that the previous answer left. Its state
 is stored only in the site's row of mirrors, so any node can continue it, also after a restart.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -20,12 +21,14 @@ from fieldpost.central.ingest.health import COUNT_MAX, check_count
 from fieldpost.central.store.engine.batcher import Batcher
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
-from fieldpost.central.store.sites import cached_calls, mirrors
-from fieldpost.core.errors import InvalidInput, out_of_range
+from fieldpost.central.store.sites import cached_calls, epochs, mirrors
+from fieldpost.central.store.sites.epochs import PairLeader
+from fieldpost.core.errors import Conflict, InvalidInput, out_of_range
 from fieldpost.core.ids import parse_call_id
 from fieldpost.core.sites import call_mirror
 from fieldpost.core.sites.call_mirror import BufferPosition, Mirror, Stretch
 from fieldpost.core.sites.message import CallReport, CallStatus, Category
+from fieldpost.core.sites.node import FIRST_NODE, SiteNode
 from fieldpost.core.text import LABEL_BYTES_MAX, check_label, printable_line, truncate
 from fieldpost.core.times import from_text
 from fieldpost.link.messages import ITEMS_MAX, CallRow, Reconcile, ReconcileAnswer, Telemetry, TelemetryAck
@@ -61,14 +64,14 @@ class CallMirrors:
         self._questions = Batcher(self._find_mirrors)
         self._answers = Batcher(self._take_answers)
 
-    async def telemetry(self, site: str, message: Telemetry) -> TelemetryAck:
-        """Apply changed calls; returns after the commit."""
+    async def telemetry(self, site: str, message: Telemetry, node: int = FIRST_NODE) -> TelemetryAck:
+        """Apply changed calls of this node; returns after the commit. Raises Conflict if another node leads."""
         stretch = Stretch(_incarnation(message.incarnation), message.after, message.until, message.forgotten)
         if stretch.until < stretch.after:
             raise InvalidInput("telemetry.range", "until must not be before after", field="until")
         reports, refused = _reports(message.rows)
         cursor = await self._store.write(
-            _take, site, stretch, reports, refused, from_text(message.sent_at), now=self._store.now()
+            _take, SiteNode(site, node), stretch, reports, refused, from_text(message.sent_at), now=self._store.now()
         )
         _log_refused(site, refused)
         log.debug("telemetry.taken", site=site, rows=len(message.rows), cursor=cursor)
@@ -78,14 +81,20 @@ class CallMirrors:
         """The next question to ask the site to complete its mirror."""
         return self._ask(await self._questions.submit(site))
 
-    async def answer(self, site: str, message: ReconcileAnswer) -> Reconcile | None:
-        """Apply an answer; return the next question, or None if the mirror is complete or makes no progress."""
+    async def answer(self, site: str, message: ReconcileAnswer, node: int = FIRST_NODE) -> Reconcile | None:
+        """Apply an answer; return the next question, or None if the mirror is complete or makes no progress.
+
+        The answer of a node that does not lead any more is dropped: the leader is asked too.
+        """
         stretch = Stretch(_incarnation(message.incarnation), message.after, message.until, message.forgotten)
         position = BufferPosition(message.high, message.has_more, message.has_gone_back)
         reports, refused = _reports(message.rows)
-        answer = _Answer(site, stretch, position, reports, refused, from_text(message.sent_at))
+        answer = _Answer(SiteNode(site, node), stretch, position, reports, refused, from_text(message.sent_at))
         # Answers with rows are slow to write. Most have no rows and are batched.
         taken = (await self._take_answers([answer]))[0] if reports else await self._answers.submit(answer)
+        if taken is None:
+            log.info("mirror.not_leading", site=site, node=node)
+            return None
         before, after, is_whole = taken
         _log_refused(site, refused)
         if before is not None and after.replaced_count > before.replaced_count:
@@ -110,7 +119,7 @@ class CallMirrors:
         found = await self._store.read(mirrors.load_all, sites)
         return [found.get(site) for site in sites]
 
-    async def _take_answers(self, answers: "Sequence[_Answer]") -> "Sequence[_Taken]":
+    async def _take_answers(self, answers: "Sequence[_Answer]") -> "Sequence[_Taken | None]":
         return await self._store.write(_take_answers, answers, now=self._store.now())
 
 
@@ -118,12 +127,16 @@ class CallMirrors:
 class _Answer:
     """A checked reconciliation answer."""
 
-    site: str
+    sender: SiteNode
     stretch: Stretch
     position: BufferPosition
     reports: Sequence[CallReport]
     refused: Counter[str]
     sent_at: datetime | None
+
+    @property
+    def site(self) -> str:
+        return self.sender.site
 
 
 _Taken = tuple[Mirror | None, Mirror, bool]
@@ -132,7 +145,7 @@ _Taken = tuple[Mirror | None, Mirror, bool]
 
 def _take(
     conn: Connection,
-    site: str,
+    sender: SiteNode,
     stretch: Stretch,
     reports: list[CallReport],
     refused: Counter[str],
@@ -140,7 +153,14 @@ def _take(
     *,
     now: datetime | None,
 ) -> int:
+    site = sender.site
     mirrors.lock(conn, [site])
+    if not _leads(sender, epochs.leaders(conn, [site])):
+        raise Conflict(
+            "epoch.not_leading",
+            f"node {sender.node} of site {site!r} does not hold the highest epoch",
+            hint="the leader reports the calls of the site",
+        )
     at = database_time(conn, now)
     after = _with_refused(call_mirror.apply_telemetry(mirrors.load(conn, site), site, stretch, at), refused)
     mirrors.save(conn, [after])
@@ -149,13 +169,17 @@ def _take(
     return after.cursor
 
 
-def _take_answers(conn: Connection, answers: Sequence[_Answer], *, now: datetime | None) -> list[_Taken]:
+def _take_answers(conn: Connection, answers: Sequence[_Answer], *, now: datetime | None) -> list[_Taken | None]:
     sites = [answer.site for answer in answers]
     mirrors.lock(conn, sites)
     at = database_time(conn, now)
     known = mirrors.load_all(conn, sites)
-    taken = []
+    leaders = epochs.leaders(conn, sites)
+    taken: list[_Taken | None] = []
     for answer in answers:
+        if not _leads(answer.sender, leaders):
+            taken.append(None)
+            continue
         before, incarnation = known.get(answer.site), answer.stretch.incarnation
         after, is_whole = call_mirror.apply_answer(before, answer.site, answer.stretch, answer.position, at)
         known[answer.site] = _with_refused(after, answer.refused)
@@ -168,6 +192,11 @@ def _take_answers(conn: Connection, answers: Sequence[_Answer], *, now: datetime
         taken.append((before, after, is_whole))
     mirrors.save(conn, known.values())
     return taken
+
+
+def _leads(sender: SiteNode, leaders: Mapping[str, PairLeader]) -> bool:
+    """Whether this node reports the calls of its site; the only node of a site does."""
+    return sender.site not in leaders or leaders[sender.site].node == sender.node
 
 
 def _reread(conn: Connection, site: str) -> None:

@@ -1,14 +1,16 @@
-"""Publishing: record events and fan them out to subscriptions, in one transaction.
+"""Publishing: record events and fan them out to subscriptions and routes, in one transaction.
 
 Each event is judged on its own and gets its own verdict, as at `submit`:
 
-    accepted    recorded, with one notification for each subscription that matches (possibly none)
+    accepted    recorded, with one notification for each subscription and list that match (possibly none)
     duplicate   the same id with the same content is recorded already; nothing is added
     rejected    unknown or archived topic, or the id is recorded with other content or from another source
 
-A compiled matcher over all subscriptions is kept per node. Events are matched before their transaction, which then
-compares the version of the catalogue of subscriptions under its shared lock and matches again if it changed meanwhile.
-So a subscription that is active at the commit has its notification.
+A compiled catalogue of subscriptions, routes and templates is kept per node. Events are matched and templates rendered
+before their transaction, which then compares the version of the catalogue under its shared lock. If it has changed,
+they are matched and rendered once more; if it changed again by then, the transaction matches them itself, and leaves
+rendering to the dispatcher (`routing.draft`). So a subscription or route that is active at the commit has its
+notification.
 
 A transaction holds at most ROWS_MAX rows, or one event: a request whose events match many subscriptions takes several.
 Publishers wait in the same fair queue as sites, and each pays for the rows that its events become.
@@ -17,24 +19,28 @@ Publishers wait in the same fair queue as sites, and each pays for the rows that
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import structlog
 from sqlalchemy import Connection
 
+from fieldpost.central.ingest import routing
+from fieldpost.central.ingest.catalogue import Catalogue, RouteMatch, load
 from fieldpost.central.ingest.fair_queue import LARGE_BATCH, Pace
+from fieldpost.central.ingest.routing import RoutedEvent, RoutedResult
+from fieldpost.central.rendering.composer import Composer, NoRenderer
 from fieldpost.central.store.engine.store import Store
-from fieldpost.central.store.events import events, subscriptions, topics
+from fieldpost.central.store.events import events, outbox_reports, subscriptions
 from fieldpost.central.store.events.events import Matched, StoredEvent
-from fieldpost.core.errors import out_of_range
-from fieldpost.core.events.audience import is_reserved, may_get
-from fieldpost.core.events.event import Event, event_digest, notification_id_of
-from fieldpost.core.events.filter import Matcher
-from fieldpost.core.events.notice import NOTICE_TYPES
-from fieldpost.core.events.subscription import Subscription, subscription_key
-from fieldpost.core.events.topic import Topic
+from fieldpost.core.errors import InvalidInput, out_of_range
+from fieldpost.core.events.event import Event, event_digest
+from fieldpost.core.events.members import with_payload_attributes
+from fieldpost.core.events.outbox import check_outbox_report
+from fieldpost.core.events.result import EventState, event_state
+from fieldpost.core.notification import Status
+from fieldpost.core.zgw.notification import as_event_of_kanaal
 from fieldpost.link.messages import ACCEPTED, DUPLICATE, REJECTED
 
 log = structlog.get_logger()
@@ -52,10 +58,14 @@ class PublishOptions:
     """How long events are kept, at least as long as their last notification."""
     open_topics: bool = False
     """Accept events of topics that are not registered."""
+    template_wait_days: float = 7.0
+    """Saving a missing template makes notifications of waiting events that are at most this old."""
 
     def __post_init__(self) -> None:
         if not 0 < self.retention_days <= DAYS_MAX:
             raise out_of_range("events.retention_days", "must be greater than 0 and at most a hundred years")
+        if not 0 < self.template_wait_days <= DAYS_MAX:
+            raise out_of_range("events.template_wait_days", "must be greater than 0 and at most a hundred years")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,38 +76,47 @@ class EventVerdict:
     verdict: str
     code: str | None = None
     error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Catalogue:
-    """Subscriptions and topics, compiled, as of a version of the catalogue."""
-
-    version: int
-    matcher: Matcher[tuple[str, str, str]]
-    """Subscription id, delivery key and name of each subscription."""
-    topics: dict[str, Topic]
-    subscriptions: dict[str, Subscription]
-    """By id."""
+    state: EventState | None = None
+    """The state of an accepted event."""
+    field: str | None = None
+    """The invalid field of a rejected one, where it is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     """An event with its digest and what the catalogue makes of it: a refusal, or notifications."""
 
+    published: Event
     event: Event
+    """As published, with registered attributes from the payload."""
     digest: bytes
     refusal: EventVerdict | None
-    notifications: Sequence[tuple[str, str, str]]
+    notifications: Sequence[tuple[str, str, str]] = ()
+    """For subscriptions."""
+    matches: Sequence[RouteMatch] = ()
+    routed: Sequence[RoutedEvent] = ()
+    """For routes, once they are composed."""
+
+    @property
+    def rows(self) -> int:
+        return 1 + len(self.notifications) + len(self.matches)
 
 
 class Publisher:
     """One for a central node."""
 
-    def __init__(self, store: Store, pace: Pace[Any, Any], options: PublishOptions | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        pace: Pace[Any, Any],
+        options: PublishOptions | None = None,
+        composer: Composer | None = None,
+    ) -> None:
         self._store = store
         self._pace = pace
         self._options = options or PublishOptions()
-        self._catalogue: _Catalogue | None = None
+        self._composer = composer or Composer(NoRenderer(), {})
+        self._catalogue: Catalogue | None = None
 
     async def publish(self, source: str, published: Sequence[Event | EventVerdict]) -> list[EventVerdict]:
         """Record these events, all of one source; returns after the commit. Verdicts among them are kept in place.
@@ -106,16 +125,20 @@ class Publisher:
         """
         checked = [one for one in published if isinstance(one, Event)]
         judged: list[EventVerdict] = []
+        is_last_try = False
         while len(judged) < len(checked):
             if (catalogue := self._catalogue) is None:
-                catalogue = await self._store.read(_load)
+                catalogue = await self._store.read(load)
             part = _prepare_part(checked, len(judged), catalogue, self._options.open_topics)
-            rows = sum(1 + len(one.notifications) for one in part)
+            part = await self._compose(part)
+            rows = sum(one.rows for one in part)
             has_more = len(judged) + len(part) < len(checked) or rows >= LARGE_BATCH
             async with self._pace.storing(source, rows, has_more=has_more):
                 verdicts, self._catalogue = await self._store.write(
-                    _publish, part, catalogue, self._options.open_topics, now=self._store.now()
+                    _publish, part, catalogue, self._options.open_topics, is_last_try, now=self._store.now()
                 )
+            # Nothing was recorded if routes or templates changed meanwhile: render once more with the current ones.
+            is_last_try = not verdicts
             judged += verdicts
             # Matching is work of the event loop: let others run between the parts.
             await asyncio.sleep(0)
@@ -126,6 +149,19 @@ class Publisher:
         _log_rejected(source, verdicts)
         return verdicts
 
+    async def save_report(self, source: str, open_count: int, oldest_age_s: float) -> None:
+        """Store the report of a relay about its outbox."""
+        check_outbox_report(open_count, oldest_age_s)
+        await self._store.write(outbox_reports.save, source, open_count, oldest_age_s, now=self._store.now())
+
+    async def _compose(self, part: Sequence[_Candidate]) -> list[_Candidate]:
+        """Render the notifications for routes, before the transaction."""
+        matched = [(one.event, match) for one in part for match in one.matches]
+        if not matched:
+            return list(part)
+        composed = iter(await routing.compose(self._composer, matched))
+        return [replace(one, routed=[next(composed) for _ in one.matches]) if one.matches else one for one in part]
+
 
 def _log_rejected(source: str, verdicts: Sequence[EventVerdict]) -> None:
     if rejected := [v for v in verdicts if v.verdict == REJECTED]:
@@ -133,35 +169,62 @@ def _log_rejected(source: str, verdicts: Sequence[EventVerdict]) -> None:
         log.warning("publish.rejected", source=source, codes=codes, ids=[v.event_id for v in rejected[:10]])
 
 
-def _prepare_part(published: Sequence[Event], begin: int, catalogue: _Catalogue, is_open: bool) -> list[_Candidate]:
+def _prepare_part(published: Sequence[Event], begin: int, catalogue: Catalogue, is_open: bool) -> list[_Candidate]:
     """The next events, as many as fit in one transaction."""
     part: list[_Candidate] = []
     rows = 0
     for number in range(begin, len(published)):
         one = _prepare(published[number], catalogue, is_open)
-        rows += 1 + len(one.notifications)
+        rows += one.rows
         if part and rows > ROWS_MAX:
             break
         part.append(one)
     return part
 
 
-def _prepare(e: Event, catalogue: _Catalogue, is_open: bool) -> _Candidate:
-    refusal = _refusal(e, catalogue, is_open)
-    notifications = [] if refusal is not None else _notifications(e, catalogue)
-    return _Candidate(e, event_digest(e), refusal, notifications)
+def _prepare(published: Event, catalogue: Catalogue, is_open: bool) -> _Candidate:
+    digest = event_digest(published)
+    refused = catalogue.refusal(published, is_open=is_open)
+    if refused is not None:
+        return _Candidate(published, published, digest, EventVerdict(published.event_id, REJECTED, *refused))
+    topic = catalogue.topics.get(published.topic)
+    try:
+        event = as_event_of_kanaal(with_payload_attributes(published, topic), topic)
+    except InvalidInput as error:
+        refusal = EventVerdict(published.event_id, REJECTED, error.code, error.message, field=error.field)
+        return _Candidate(published, published, digest, refusal)
+    return _Candidate(published, event, digest, None, catalogue.subscribers(event), catalogue.matches(event))
+
+
+def _prepare_late(published: Event, catalogue: Catalogue, is_open: bool) -> _Candidate:
+    """The same within the transaction, where nothing can be rendered: notifications for routes become drafts."""
+    one = _prepare(published, catalogue, is_open)
+    return replace(one, routed=[routing.draft(one.event, match) for match in one.matches])
 
 
 def _publish(
-    conn: Connection, part: Sequence[_Candidate], catalogue: _Catalogue, is_open: bool, *, now: datetime | None
-) -> tuple[list[EventVerdict], _Catalogue]:
+    conn: Connection,
+    part: Sequence[_Candidate],
+    catalogue: Catalogue,
+    is_open: bool,
+    is_last_try: bool,
+    *,
+    now: datetime | None,
+) -> tuple[list[EventVerdict], Catalogue]:
+    """The verdicts, and the catalogue that led to them; none if the events are to be rendered again."""
     if subscriptions.lock_shared(conn) != catalogue.version:
-        catalogue = _load(conn)
-        part = [_prepare(one.event, catalogue, is_open) for one in part]
+        catalogue = load(conn)
+        if catalogue.routes and not is_last_try:
+            return [], catalogue
+        part = [_prepare_late(one.published, catalogue, is_open) for one in part]
     # An id may occur twice in a request: the first one counts, the others are judged against it.
     first = {one.event.event_id: one for one in reversed(part) if one.refusal is None}
-    matched = [Matched(one.event, one.digest, one.notifications) for one in first.values()]
+    matched = [Matched(one.event, one.digest, one.notifications, len(one.matches)) for one in first.values()]
     recorded = events.record(conn, matched, now=now) if matched else set()
+    routed = [
+        r for one in part if one.event.event_id in recorded and first[one.event.event_id] is one for r in one.routed
+    ]
+    results = routing.record(conn, routed, now=now) if routed else {}
     stored = events.stored(conn, first.keys() - recorded)
     verdicts = []
     for one in part:
@@ -169,7 +232,7 @@ def _publish(
         if one.refusal is not None:
             verdicts.append(one.refusal)
         elif first[event_id] is one and event_id in recorded:
-            verdicts.append(EventVerdict(event_id, ACCEPTED))
+            verdicts.append(EventVerdict(event_id, ACCEPTED, state=_state(one, results.get(event_id))))
         else:
             own = first[event_id]
             known = StoredEvent(own.event.source, own.digest) if event_id in recorded else stored[event_id]
@@ -177,36 +240,10 @@ def _publish(
     return verdicts, catalogue
 
 
-def _load(conn: Connection) -> _Catalogue:
-    # The version first: a change in between makes the catalogue too new for its version, and it is loaded again.
-    version = subscriptions.version(conn)
-    active = subscriptions.active(conn)
-    return _Catalogue(
-        version,
-        Matcher(((s.subscription_id, subscription_key(s.subscription_id), s.name), s.filter) for s in active),
-        {topic.name: topic for topic in topics.all_topics(conn)},
-        {one.subscription_id: one for one in active},
-    )
-
-
-def _refusal(e: Event, catalogue: _Catalogue, is_open: bool) -> EventVerdict | None:
-    topic = catalogue.topics.get(e.topic)
-    if is_reserved(e):
-        return EventVerdict(e.event_id, REJECTED, "topic.reserved", f"only central publishes to topic {e.topic!r}")
-    if topic is None and not is_open and e.topic not in NOTICE_TYPES:
-        return EventVerdict(e.event_id, REJECTED, "topic.unknown", f"topic {e.topic!r} is not registered")
-    if topic is not None and topic.archived_at is not None:
-        return EventVerdict(e.event_id, REJECTED, "topic.archived", f"topic {e.topic!r} is archived")
-    return None
-
-
-def _notifications(e: Event, catalogue: _Catalogue) -> list[tuple[str, str, str]]:
-    topic = catalogue.topics.get(e.topic)
-    return [
-        (notification_id_of(e.event_id, subscription_id), key, name)
-        for subscription_id, key, name in catalogue.matcher.match(e)
-        if may_get(catalogue.subscriptions[subscription_id], e, topic)
-    ]
+def _state(one: _Candidate, routed: RoutedResult | None) -> EventState:
+    counts = Counter(routed.counts if routed else ())
+    counts[Status.PENDING] += len(one.notifications)
+    return event_state(counts, counts.total(), lacks_template=routed is not None and routed.lacks_template)
 
 
 def _judge(one: _Candidate, stored: StoredEvent) -> EventVerdict:

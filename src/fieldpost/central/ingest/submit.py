@@ -21,17 +21,22 @@ from functools import lru_cache
 import structlog
 from sqlalchemy.exc import IntegrityError
 
+from fieldpost.central.ingest.epochs import EpochLeases
 from fieldpost.central.ingest.fair_queue import LARGE_BATCH, Pace
 from fieldpost.central.ingest.health import HealthReports
 from fieldpost.central.ingest.mirror import CallMirrors, MirrorOptions
 from fieldpost.central.ingest.publish import Publisher, PublishOptions
+from fieldpost.central.ingest.receipts import ReceiptIngest
 from fieldpost.central.ingest.site_ceilings import WAIT_S, SiteCeilingGuard
+from fieldpost.central.rendering.composer import Composer
+from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.failures import is_duplicate_key
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import arrivals, audit
 from fieldpost.central.store.notifications.arrivals import StoredContent
 from fieldpost.clock import Clock
 from fieldpost.core import text
+from fieldpost.core.alarm import check_incident, check_severity
 from fieldpost.core.audit import SYSTEM, AuditEntry, AuditKind, AuditStatus
 from fieldpost.core.errors import InvalidInput, out_of_range
 from fieldpost.core.ids import new_ids, parse_notification_id, parse_sent_id
@@ -80,16 +85,20 @@ class Ingest:
         meter: Meter | None = None,
         mirror: MirrorOptions | None = None,
         events: PublishOptions | None = None,
+        composer: Composer | None = None,
+        receipts: ReceiptIngest | None = None,
     ) -> None:
+        self.receipts = receipts or ReceiptIngest(store, {}, Keyring())
         self.mirrors = CallMirrors(store, mirror)
         self.health = HealthReports(store)
+        self.epochs = EpochLeases(store)
         self._store = store
         self._clock = clock
         self._options = options or IngestOptions()
         self._meter = meter or Unmetered()
         self._ceilings = SiteCeilingGuard(store, clock, self._options.ceilings)
         self._pace = Pace(self._options.credits, clock.monotonic, self._store_group)
-        self.publisher = Publisher(store, self._pace, events)
+        self.publisher = Publisher(store, self._pace, events, composer)
 
     @property
     def credits(self) -> int:
@@ -135,15 +144,21 @@ class Ingest:
                 verdicts |= await self._put_off(submissions)
             else:
                 admitted.append(submissions)
+        part_counts: dict[str, int] = {}
         if admitted:
-            verdicts |= await self._store_all([s for own in admitted for s in own], is_shared=len(group) > 1)
+            stored, part_counts = await self._store_all([s for own in admitted for s in own], is_shared=len(group) > 1)
+            verdicts |= stored
         for submissions in admitted:
-            if stored := [s for s in submissions if verdicts[id(s)].verdict == ACCEPTED]:
-                self._ceilings.add(stored[0].provenance.site, stored)
+            if accepted := [s for s in submissions if verdicts[id(s)].verdict == ACCEPTED]:
+                rows = [s for s in accepted for _ in range(part_counts.get(s.notification_id, 1))]
+                self._ceilings.add(rows[0].provenance.site, rows)
         return [verdicts] * len(group)
 
-    async def _store_all(self, submissions: list[Submission], *, is_shared: bool) -> dict[int, Result]:
-        """Results by `id()` of each submission, since a batch may contain a notification id twice."""
+    async def _store_all(
+        self, submissions: list[Submission], *, is_shared: bool
+    ) -> tuple[dict[int, Result], dict[str, int]]:
+        """Results by `id()` of each submission, since a batch may contain a notification id twice; and the numbers of
+        parts of new wholes, by id."""
         digests = {id(s): digest(s) for s in submissions}
         first = {s.notification_id: s for s in reversed(submissions)}
         arrived = [(s, digests[id(s)]) for s in first.values()]
@@ -158,9 +173,10 @@ class Ingest:
         if inserted:
             self._store.wake.set()
         if len(inserted) == len(submissions):
-            return {id(s): Result(s.notification_id, ACCEPTED) for s in submissions}
-        others = [s.notification_id for s, _ in arrived if s.notification_id not in inserted]
-        stored = await self._store.confirm(arrivals.stored_content, others)
+            return {id(s): Result(s.notification_id, ACCEPTED) for s in submissions}, {}
+        others = [one for one in arrived if one[0].notification_id not in inserted]
+        stored, part_counts = await self._store_others(others, is_shared=is_shared)
+        inserted |= part_counts.keys()
         verdicts = {}
         conflicts = []
         for s in submissions:
@@ -178,7 +194,28 @@ class Ingest:
             for site in sorted({s.provenance.site for s in conflicts}):
                 ids = [s.notification_id for s in conflicts if s.provenance.site == site]
                 log.warning("submit.conflict", ids=ids, site=site)
-        return verdicts
+        return verdicts, part_counts
+
+    async def _store_others(
+        self, others: Sequence[tuple[Submission, bytes]], *, is_shared: bool
+    ) -> tuple[dict[str, StoredContent], dict[str, int]]:
+        """The stored content of known ids; the others are stored if their list is a list of lists."""
+        stored = await self._store.confirm(arrivals.stored_content, [s.notification_id for s, _ in others])
+        fresh = [one for one in others if one[0].notification_id not in stored]
+        if not fresh:
+            return stored, {}
+        part_counts: dict[str, int] = {}
+        try:
+            part_counts = await self._store.write(arrivals.insert_wholes, fresh, now=self._store.now())
+        except IntegrityError as error:
+            # The id became a notification at this moment, or its purge committed.
+            if is_shared or not is_duplicate_key(error):
+                raise
+        if part_counts:
+            self._store.wake.set()
+        if left := [s.notification_id for s, _ in fresh if s.notification_id not in part_counts]:
+            stored |= await self._store.confirm(arrivals.stored_content, left)
+        return stored, part_counts
 
     async def _put_off(self, submissions: Sequence[Submission]) -> dict[int, Result]:
         """Results of a full site: what is stored already is a duplicate, all else must wait."""
@@ -207,6 +244,9 @@ def _check(item: Item, site: str, is_derived: bool) -> Submission | Result:
             text.check_body(item.body),
             _provenance(site, item.instance, item.script, item.execution_id, item.parent_execution_id),
             text.truncate(item.enqueued_at, ENQUEUED_TEXT_MAX) if item.enqueued_at else None,
+            check_severity(item.severity),
+            check_incident(item.incident),
+            item.is_cleared,
         )
     except InvalidInput as error:
         return Result(text.truncate(item.notification_id, 64), REJECTED, error.code, error.message)

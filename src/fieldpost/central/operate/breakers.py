@@ -2,7 +2,8 @@
 
 from sqlalchemy import Connection
 
-from fieldpost.central.access.audit_trail import Actions, check_name, commit, not_found
+from fieldpost.central.access.audit_trail import Actions, check_name, commit, not_found, record, require
+from fieldpost.central.access.ownership import is_reachable
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import breakers as rows
 from fieldpost.core.actor import Actor, Role
@@ -16,21 +17,22 @@ class Breakers(Actions):
     """Actions on breakers."""
 
     async def all(self) -> list[Breaker]:
-        """The breakers that have ever counted a failure, by key."""
-        found = await self._store.read(rows.load)
+        """The breakers of channels and lists that have ever counted a failure, by key."""
+        found = await self._store.read(rows.of_channels_and_lists)
         return [found[key] for key in sorted(found)]
 
     async def reset(self, actor: Actor, key: str) -> Breaker:
         """Close the breaker and clear its failures; its held notifications are released in batches."""
-        entry = self._begin(actor, Role.OPERATOR, "breaker.reset", key)
+        require(actor, Role.OPERATOR, "breaker.reset", Role.SUBSCRIBER)
+        entry = record(actor, "breaker.reset", key, self._clock.now())
         check_name("breaker", key, UNKNOWN_HINT)
-        after = await commit(self._store, f"breaker {key!r}", _reset, key, entry)
+        after = await commit(self._store, f"breaker {key!r}", _reset, key, actor.owner_limit, entry)
         self._store.wake.set()
         return after
 
 
-def _reset(conn: Connection, key: str, entry: AuditEntry) -> Breaker:
-    if key not in rows.load(conn, [key]):
+def _reset(conn: Connection, key: str, owner: str | None, entry: AuditEntry) -> Breaker:
+    if not is_reachable(conn, key, owner) or key not in rows.load(conn, [key]):
         raise not_found("breaker", key, UNKNOWN_HINT)
     after = rows.change(conn, key, reset)
     assert after is not None, "a reset always returns a breaker"

@@ -9,6 +9,7 @@ import structlog
 from sqlalchemy import Connection
 
 from fieldpost.central.access.audit_trail import Actions, not_found, present, record, require
+from fieldpost.central.access.ownership import is_own_recovery
 from fieldpost.central.operate.bulk_step import StepDone, step
 from fieldpost.central.store.engine.failures import logged
 from fieldpost.central.store.engine.statement import database_time
@@ -93,10 +94,11 @@ class BulkActionRunner(Actions):
 
     async def cancel(self, actor: Actor, action_id: str) -> BulkAction:
         """Stop the action; the notifications it has changed stay changed."""
-        entry = self._begin(actor, Role.OPERATOR, "bulk.cancel", action_id)
+        require(actor, Role.OPERATOR, "bulk.cancel", Role.SUBSCRIBER)
+        entry = record(actor, "bulk.cancel", action_id, self._clock.now())
         if not is_id(action_id):
             raise not_found("bulk", action_id, label="bulk action")
-        return await self._store.write(_cancel, action_id, actor.name, entry, now=self._store.now())
+        return await self._store.write(_cancel, action_id, actor, entry, now=self._store.now())
 
     async def run(self) -> None:
         """Carry out bulk actions until cancelled."""
@@ -190,8 +192,11 @@ def _start(
     return action
 
 
-def _cancel(conn: Connection, action_id: str, by: str, entry: AuditEntry, *, now: datetime | None) -> BulkAction:
-    is_cancelled = bulk_actions.cancel(conn, action_id, f"cancelled by {by}", database_time(conn, now))
+def _cancel(conn: Connection, action_id: str, actor: Actor, entry: AuditEntry, *, now: datetime | None) -> BulkAction:
+    seen = bulk_actions.get(conn, action_id)
+    if seen is None or not is_own_recovery(conn, seen, actor.owner_limit):
+        raise not_found("bulk", action_id, label="bulk action")
+    is_cancelled = bulk_actions.cancel(conn, action_id, f"cancelled by {actor.name}", database_time(conn, now))
     action = present(bulk_actions.get(conn, action_id), "bulk", action_id, label="bulk action")
     if is_cancelled:
         audit.add(conn, [entry])

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from fieldpost.central.operate.recovery import gather_recovery, is_recovery
+from fieldpost.central.operate.recovery import gather_recovery
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import records as rows
@@ -61,7 +61,7 @@ def step(conn: Connection, action_id: str, *, now: datetime | None) -> StepDone 
 
 def _gather(conn: Connection, found: BulkStep, at: datetime) -> BulkAction:
     action = found.action
-    if is_recovery(action):
+    if action.recovers is not None:
         action, end = gather_recovery(conn, found, at)
         if end is not None:
             bulk_actions.keep(conn, action, at, end)

@@ -4,14 +4,17 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fieldpost.central.secrets.keyring import NONCE_BYTES, Keyring, owner_of
-from fieldpost.core.delivery.adapter import Adapter, AttemptPhase, Described, HostChecker, SettingField
+from fieldpost.central.secrets.keyring import NONCE_BYTES, Keyring, SecretUnreadable, owner_of
+from fieldpost.core.delivery.adapter import Adapter, AttemptPhase, Described, HostChecker, SecretTargets, SettingField
+from fieldpost.core.delivery.destination import check_destination
+from fieldpost.core.delivery.receipt import RECEIPT_WAIT_S_DEFAULT, ReceiptMissing, Receipts
 from fieldpost.core.delivery.retry import ATTEMPTS_MAX_DEFAULT, RETRY_DELAY_S_DEFAULT
 from fieldpost.core.errors import InvalidInput
+from fieldpost.core.events.subscription import Subscription
 from fieldpost.core.lists import Channel
 from fieldpost.core.secret import Secret, check_secret
 
-RETRY_FIELDS = (
+POLICY_FIELDS = (
     SettingField(
         name="max_retries",
         doc="number of attempts without progress before a notification is parked",
@@ -21,8 +24,29 @@ RETRY_FIELDS = (
     SettingField(
         name="retry_delay_s", doc="seconds between attempts", kind="number", default=f"{RETRY_DELAY_S_DEFAULT:g}"
     ),
+    SettingField(
+        name="rate",
+        doc="how many deliveries of all its lists may start per period, such as 20/1m",
+        default="of the type",
+    ),
 )
 """Fields that every channel has, whatever its type."""
+RECEIPT_FIELDS = (
+    SettingField(
+        name="receipt_wait_s",
+        doc="seconds to wait for the receipt of a target that its provider has accepted, as for SMS",
+        kind="number",
+        default=f"{RECEIPT_WAIT_S_DEFAULT:g}",
+    ),
+    SettingField(
+        name="receipt_missing",
+        doc="without a receipt the target counts as delivered, is tried again (retry) or parks (park)",
+        kind="choice",
+        choices=tuple(ReceiptMissing),
+        default=ReceiptMissing.DELIVERED.value,
+    ),
+)
+"""Fields of channels whose provider reports on accepted targets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +55,20 @@ class ChannelType:
 
     type: str
     secrets: frozenset[str]
+    is_described: bool = False
+    """Whether its fields are all its settings; else they are given as lines of text."""
     fields: Sequence[SettingField] = ()
     phases: Sequence[AttemptPhase] = ()
     guide: str = ""
+    has_target_secrets: bool = False
+    """Whether the targets of its lists are labels with a secret."""
+    has_receipts: bool = False
+    """Whether its provider reports on accepted targets."""
+
+    @property
+    def policy_fields(self) -> tuple[SettingField, ...]:
+        """The fields of a channel besides its settings."""
+        return (*POLICY_FIELDS, *RECEIPT_FIELDS) if self.has_receipts else POLICY_FIELDS
 
     @property
     def plain_fields(self) -> list[SettingField]:
@@ -43,9 +78,15 @@ class ChannelType:
 def type_of(adapter: Adapter) -> ChannelType:
     """The description of this adapter."""
     described: object = adapter
+    bare = ChannelType(
+        adapter.type,
+        adapter.secrets,
+        has_target_secrets=isinstance(described, SecretTargets),
+        has_receipts=isinstance(described, Receipts),
+    )
     if not isinstance(described, Described):
-        return ChannelType(adapter.type, adapter.secrets)
-    return ChannelType(adapter.type, adapter.secrets, described.fields, described.phases, described.guide)
+        return bare
+    return replace(bare, is_described=True, fields=described.fields, phases=described.phases, guide=described.guide)
 
 
 async def check_hosts(adapter: object, settings: Mapping[str, object]) -> None:
@@ -67,35 +108,41 @@ def apply_changes(
     new = {n: check_secret(v, f"secrets.{n}") for n, v in secrets.items() if v is not None and v != ""}
     kept = {n: sealed for n, sealed in base.secrets.items() if n not in new and secrets.get(n, "") is not None}
     merged: dict[str, object] = {n: v for n, v in {**base.settings, **settings}.items() if v is not None}
-    # The check needs only the presence of a kept secret, which may be unreadable.
-    merged |= dict.fromkeys(kept, _KEPT) | new
+    merged |= {n: _kept_secret(keyring, base, n, sealed) for n, sealed in kept.items()} | new
     checked = {n: v for n, v in _check_settings(adapter, merged).items() if n not in adapter.secrets}
     sealed = {n: keyring.seal(s, owner_of(base), n, os.urandom(NONCE_BYTES)) for n, s in new.items()}
     return replace(base, settings=checked, secrets=kept | sealed)
 
 
-def check_destination(adapter: Adapter, before: Channel, after: Channel) -> None:
+def check_channel_destination(adapter: Adapter, before: Channel, after: Channel) -> None:
     """Refuse to send a stored secret to a new place: InvalidInput unless it was given again with the change.
 
     An adapter that does not describe its settings may send secrets anywhere, so all its settings count.
     """
-    kept = sorted(name for name, sealed in after.secrets.items() if before.secrets.get(name) == sealed)
     described = type_of(adapter).fields
     names = {field.name for field in described if field.is_destination} if described else {*before.settings}
-    moved = sorted(name for name in names if before.settings.get(name) != after.settings.get(name))
-    if kept and moved:
-        raise InvalidInput(
-            "settings.secret_again",
-            f"{kept[0]} must be given again, because {', '.join(moved)} changed: it would be sent to another place",
-            hint=f"give it with the change; on the command line: --secret {kept[0]}",
-            field=f"secrets.{kept[0]}",
-        )
+    then, now = ({name: one.settings.get(name) for name in names} for one in (before, after))
+    never_sent = {field.name for field in described if field.is_never_sent}
+    check_destination(then, now, kept_secrets(before, after) - never_sent)
+
+
+def kept_secrets(before: Channel | Subscription, after: Channel | Subscription) -> set[str]:
+    """The names of the stored secrets that a change leaves as they are."""
+    return {name for name, sealed in after.secrets.items() if before.secrets.get(name) == sealed}
 
 
 def setting_changes(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, object]:
     """Old and new values of the plain settings that differ, for the audit log."""
     names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
     return {name: {"old": before.get(name), "new": after.get(name)} for name in names}
+
+
+def _kept_secret(keyring: Keyring, base: Channel, name: str, sealed: str) -> Secret:
+    """A kept secret for the check of all settings together. Of one that cannot be read, only the presence counts."""
+    try:
+        return keyring.open(sealed, owner_of(base), name)
+    except SecretUnreadable:
+        return _KEPT
 
 
 _KEPT = Secret("kept as it is")

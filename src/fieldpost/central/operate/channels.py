@@ -23,13 +23,13 @@ from fieldpost.central.access.audit_trail import (
 from fieldpost.central.operate.channel_settings import (
     ChannelType,
     apply_changes,
-    check_destination,
+    check_channel_destination,
     check_hosts,
     setting_changes,
     type_of,
 )
-from fieldpost.central.operate.list_spec import adapter_of
-from fieldpost.central.operate.rerouting import probe_soon, release_rerouted
+from fieldpost.central.operate.list_spec import adapter_of, check_rate
+from fieldpost.central.operate.rerouting import mark_tried, probe_soon, release_rerouted
 from fieldpost.central.operate.trial import Trial, deliver_test
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
@@ -38,13 +38,15 @@ from fieldpost.central.store.notifications import lists as rows
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
-from fieldpost.core.delivery.adapter import Adapter, Envelope, SettingsWarner
-from fieldpost.core.delivery.outcome import scrubbed
+from fieldpost.core.delivery.adapter import Adapter, Envelope, SecretTargets, SettingsWarner
+from fieldpost.core.delivery.outcome import Delivered, scrubbed
+from fieldpost.core.delivery.receipt import check_receipt_missing, check_receipt_wait
 from fieldpost.core.delivery.retry import check_fixed, parse, to_text
 from fieldpost.core.delivery.routing import lists_of
 from fieldpost.core.errors import Conflict, InvalidInput
 from fieldpost.core.ids import NotificationId
 from fieldpost.core.lists import Channel
+from fieldpost.core.secret import Scrubber, Secret
 from fieldpost.core.text import check_label, check_path_name
 
 log = structlog.get_logger()
@@ -72,6 +74,9 @@ class ChannelActions(Actions):
         retry: str | None = None,
         max_retries: object = None,
         retry_delay_s: object = None,
+        rate: object = None,
+        receipt_wait_s: object = None,
+        receipt_missing: object = None,
     ) -> Channel:
         """Add a channel. As the default of its type it replaces the former default."""
         require(actor, Role.ADMIN, "channel.add")
@@ -79,7 +84,18 @@ class ChannelActions(Actions):
         policy = None if retry is None else parse(retry)
         attempts, wait_s = check_fixed(max_retries, retry_delay_s)
         checked = check_path_name(check_label(name, "name"), "name")
-        empty = Channel(checked, type_, {}, is_default, retry=policy, max_retries=attempts, retry_delay_s=wait_s)
+        empty = Channel(
+            checked,
+            type_,
+            {},
+            is_default,
+            retry=policy,
+            max_retries=attempts,
+            retry_delay_s=wait_s,
+            rate=check_rate(rate),
+            receipt_wait_s=check_receipt_wait(receipt_wait_s),
+            receipt_missing=check_receipt_missing(receipt_missing),
+        )
         added = apply_changes(self._keyring, adapter, empty, settings, secrets or {})
         await check_hosts(adapter, added.settings)
         # The entry has the values of plain settings, and only the names of secrets.
@@ -106,6 +122,9 @@ class ChannelActions(Actions):
         retry: str | Keep | None = KEEP,
         max_retries: object = KEEP,
         retry_delay_s: object = KEEP,
+        rate: object = KEEP,
+        receipt_wait_s: object = KEEP,
+        receipt_missing: object = KEEP,
     ) -> Channel:
         """Replace the given settings, secrets and retry fields if the channel is still at `version`; the others stay.
 
@@ -115,7 +134,14 @@ class ChannelActions(Actions):
         seen = await self.get(name)
         if seen.version != version:
             raise was_changed("channel", name, seen.version)
-        given = {"max_retries": max_retries, "retry_delay_s": retry_delay_s, "retry": retry}
+        given = {
+            "max_retries": max_retries,
+            "retry_delay_s": retry_delay_s,
+            "retry": retry,
+            "rate": rate,
+            "receipt_wait_s": receipt_wait_s,
+            "receipt_missing": receipt_missing,
+        }
         attempts, wait_s = check_fixed(
             seen.max_retries if max_retries is KEEP else max_retries,
             seen.retry_delay_s if retry_delay_s is KEEP else retry_delay_s,
@@ -126,10 +152,15 @@ class ChannelActions(Actions):
             retry_delay_s=wait_s,
             is_default=seen.is_default if is_default is KEEP else is_default,
             retry=seen.retry if retry is KEEP else None if retry is None else parse(retry),
+            rate=seen.rate if rate is KEEP else check_rate(rate),
+            receipt_wait_s=seen.receipt_wait_s if receipt_wait_s is KEEP else check_receipt_wait(receipt_wait_s),
+            receipt_missing=(
+                seen.receipt_missing if receipt_missing is KEEP else check_receipt_missing(receipt_missing)
+            ),
         )
         adapter = adapter_of(self._adapters, seen.type)
         wanted = apply_changes(self._keyring, adapter, wanted, settings, secrets or {})
-        check_destination(adapter, seen, wanted)
+        check_channel_destination(adapter, seen, wanted)
         # Only changed hosts are looked up: a host name that has disappeared must not block other changes.
         await check_hosts(adapter, {n: v for n, v in wanted.settings.items() if seen.settings.get(n) != v})
         changed = [*settings, *(field for field, value in given.items() if value is not KEEP)]
@@ -167,6 +198,7 @@ class ChannelActions(Actions):
         except InvalidInput as error:
             raise InvalidInput(error.code, f"to: {error.message}", hint=error.hint, field="to") from None
         opened = self._keyring.open_owner(channel)
+        secrets = await self._secrets_for_test(adapter, channel, target)
         now = self._clock.now()
         await self._store.write(audit.add, [record(actor, "channel.test", name, now, {"to": target})])
         lines: list[str] = []
@@ -180,10 +212,24 @@ class ChannelActions(Actions):
             dated=now,
             gate=lambda: None,  # a test has no claim to lose
             transcript=lines.append,
+            target_secrets=secrets,
         )
-        outcome = scrubbed(await deliver_test(adapter, envelope), opened.scrub)
+        scrub = Scrubber(secrets.values())
+        outcome = scrubbed(scrubbed(await deliver_test(adapter, envelope), opened.scrub), scrub)
         log.info("channel.tested", channel=name, actor=actor.name, outcome=outcome.word, error=outcome.error)
-        return Trial(outcome, tuple(map(opened.scrub, lines)))
+        if isinstance(outcome, Delivered):
+            await self._store.write(mark_tried, name)
+        return Trial(outcome, tuple(scrub(opened.scrub(line)) for line in lines))
+
+    async def _secrets_for_test(self, adapter: object, channel: Channel, target: str) -> dict[str, Secret]:
+        """The secret of a target that is a label, from one of the channel's lists."""
+        if not isinstance(adapter, SecretTargets):
+            return {}
+        for name, sealed in (await self._store.read(_target_secrets, channel.name)).items():
+            if target in sealed:
+                return self._keyring.open_targets(name, {target: sealed[target]})
+        message = f"to: no list of the channel has a target {target!r} with a {adapter.target_secret_name}"
+        raise InvalidInput("channel.no_secret", message, hint="add the target with its secret to a list", field="to")
 
     def types(self) -> dict[str, ChannelType]:
         """The types of channels, by name."""
@@ -200,6 +246,10 @@ class ChannelActions(Actions):
         return adapter.warnings(channel.settings) if isinstance(adapter, SettingsWarner) else []
 
 
+def _target_secrets(conn: Connection, channel_name: str) -> dict[str, dict[str, str]]:
+    return rows.target_secrets(conn, lists_of(rows.directory(conn), channel_name))
+
+
 def _plain(channel: Channel) -> dict[str, object]:
     """All that is not secret in a channel."""
     return {
@@ -208,6 +258,9 @@ def _plain(channel: Channel) -> dict[str, object]:
         "retry": channel.retry and to_text(channel.retry),
         "max_retries": channel.max_retries,
         "retry_delay_s": channel.retry_delay_s,
+        "rate": channel.rate and channel.rate.text,
+        "receipt_wait_s": channel.receipt_wait_s,
+        "receipt_missing": channel.receipt_missing.value,
     }
 
 

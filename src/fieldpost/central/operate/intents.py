@@ -25,6 +25,7 @@ from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound, out_of_range
 from fieldpost.core.ids import is_id, new_ids
+from fieldpost.core.search.filters import SITE_EVENT_FILTERS
 from fieldpost.core.sites.intent import Intent, IntentKind, check_cancel
 from fieldpost.core.text import check_label
 
@@ -197,9 +198,7 @@ def _entry(actor: Actor, action: str, intent: Intent, at: datetime) -> AuditEntr
 _ARGUMENTS: Mapping[IntentKind, frozenset[str]] = {
     IntentKind.LIST_PARKED: frozenset({"limit", "cursor"}),
     IntentKind.LIST_REJECTED: frozenset({"limit", "cursor"}),
-    IntentKind.QUERY_EVENTS: frozenset(
-        {"limit", "cursor", "from", "to", "kind", "severity", "category", "message_id", "target", "instance"}
-    ),
+    IntentKind.QUERY_EVENTS: frozenset({"limit", "cursor", *(field.name for field in SITE_EVENT_FILTERS)}),
 }
 
 

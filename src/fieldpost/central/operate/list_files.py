@@ -1,6 +1,6 @@
 """Import and export of lists: plan an import, apply it as a whole, export everything."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -9,8 +9,10 @@ from sqlalchemy import Connection
 
 from fieldpost.central.access.audit_trail import Actions, commit, record, require, was_changed
 from fieldpost.central.operate.list_spec import ListSpec, at_place, check, check_channel, faults
-from fieldpost.central.operate.lists import audit_extra
+from fieldpost.central.operate.lists import audit_extra, types_of
 from fieldpost.central.operate.rerouting import release_rerouted
+from fieldpost.central.secrets.keyring import Keyring
+from fieldpost.central.secrets.target_secrets import check_target_secrets, seal_secrets
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import lists as rows
@@ -18,8 +20,10 @@ from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.delivery.adapter import Adapter
 from fieldpost.core.errors import Conflict, InvalidInput
-from fieldpost.core.lists import ListChange, NotificationList, compare, plan_mark
+from fieldpost.core.lists import LISTS_TYPE, ListChange, NotificationList, compare, plan_mark
+from fieldpost.core.wholes import check_depth
 
+SealRule = Callable[[NotificationList | None, NotificationList], NotificationList]
 FAULTS_MAX = 100
 """How many errors of a file are reported at once."""
 
@@ -27,9 +31,12 @@ FAULTS_MAX = 100
 class ListFiles(Actions):
     """Many lists at once. An import leaves lists that the file does not name as they are."""
 
-    def __init__(self, store: Store, adapters: Mapping[str, Adapter], clock: Clock) -> None:
+    def __init__(
+        self, store: Store, adapters: Mapping[str, Adapter], clock: Clock, keyring: Keyring | None = None
+    ) -> None:
         super().__init__(store, clock)
         self._adapters = adapters
+        self._keyring = keyring or Keyring()
 
     def faults(self, specs: Sequence[ListSpec]) -> list[InvalidInput]:
         """The errors of the file in its order; an import stops at the first one."""
@@ -38,7 +45,8 @@ class ListFiles(Actions):
 
     async def plan(self, specs: Sequence[ListSpec]) -> list[ListChange]:
         """The changes that an import would make; raises the same errors as the import."""
-        return await self._store.read(_plan, self._check_all(specs), _places(specs))
+        wanted = self._check_all(specs)
+        return [change for _, change in await self._store.read(_plan, wanted, _places(specs), self._sealing(specs))]
 
     async def import_all(self, actor: Actor, specs: Sequence[ListSpec], planned: str | None = None) -> list[ListChange]:
         """Make the lists equal to the file, all of them or none.
@@ -47,10 +55,8 @@ class ListFiles(Actions):
         """
         require(actor, Role.ADMIN, "list.import")
         wanted = self._check_all(specs)
-        now = self._clock.now()
-        changes = await commit(
-            self._store, "a list", _import, wanted, actor, now, planned, _places(specs), now=self._store.now()
-        )
+        args = (wanted, actor, self._clock.now(), planned, _places(specs), self._sealing(specs))
+        changes = await commit(self._store, "a list", _import, *args, now=self._store.now())
         self._store.wake.set()
         return changes
 
@@ -61,6 +67,20 @@ class ListFiles(Actions):
         entry = record(actor, "list.export", "all", self._clock.now(), {"lists": len(found)})
         await self._store.write(audit.add, [entry])
         return found
+
+    def _sealing(self, specs: Sequence[ListSpec]) -> SealRule:
+        """The rule that gives a list its secrets: those of the file, else the present ones."""
+        given = {spec.name: spec for spec in specs}
+
+        def seal(before: NotificationList | None, wanted: NotificationList) -> NotificationList:
+            spec = given[wanted.name]
+            try:
+                secrets = check_target_secrets(wanted, self._adapters, spec.secrets)
+            except InvalidInput as error:
+                raise at_place(spec.place, error) from None
+            return seal_secrets(self._keyring, before, wanted, secrets)
+
+        return seal
 
     def _check_all(self, specs: Sequence[ListSpec]) -> list[NotificationList]:
         wanted: dict[str, NotificationList] = {}
@@ -79,10 +99,15 @@ def _places(specs: Sequence[ListSpec]) -> dict[str, str]:
     return {spec.name: spec.place for spec in specs}
 
 
-def _plan(conn: Connection, wanted: Sequence[NotificationList], places: Mapping[str, str]) -> list[ListChange]:
+def _plan(
+    conn: Connection, wanted: Sequence[NotificationList], places: Mapping[str, str], seal: SealRule
+) -> list[tuple[NotificationList, ListChange]]:
+    """Each list with its secrets, and how it changes."""
     directory = rows.directory(conn)
     present = {found.name: found for found in rows.all_lists(conn)}
-    changes = []
+    types = types_of(directory) | {one.name: one.type for one in wanted}
+    users = _users({**present, **{one.name: one for one in wanted}}.values())
+    planned = []
     for one in wanted:
         before = present.get(one.name)
         if before is not None and before.type != one.type:
@@ -93,10 +118,21 @@ def _plan(conn: Connection, wanted: Sequence[NotificationList], places: Mapping[
             )
         try:
             check_channel(directory, one)
+            check_depth(one, types.get, users.get(one.name, ()))
         except InvalidInput as error:
             raise at_place(places[one.name], error) from None
-        changes.append(compare(before, one))
-    return changes
+        sealed = seal(before, one)
+        planned.append((sealed, compare(before, sealed)))
+    return planned
+
+
+def _users(lists: Iterable[NotificationList]) -> dict[str, list[str]]:
+    """The lists of lists that name each list."""
+    users: dict[str, list[str]] = {}
+    for found in lists:
+        for member in found.targets if found.type == LISTS_TYPE else ():
+            users.setdefault(member, []).append(found.name)
+    return users
 
 
 def _import(
@@ -106,11 +142,13 @@ def _import(
     at: datetime,
     planned: str | None,
     places: Mapping[str, str],
+    seal: SealRule,
     *,
     now: datetime | None,
 ) -> list[ListChange]:
     before = rows.directory(conn)
-    changes = _plan(conn, wanted, places)
+    found = _plan(conn, wanted, places, seal)
+    changes = [change for _, change in found]
     if planned is not None and plan_mark(changes) != planned:
         raise Conflict(
             "import.changed",
@@ -118,7 +156,7 @@ def _import(
             hint="check the new preview, then import",
         )
     entries = []
-    for one, change in zip(wanted, changes, strict=True):
+    for one, change in found:
         if change.is_empty:
             continue
         if change.is_new:

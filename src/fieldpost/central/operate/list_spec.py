@@ -1,14 +1,17 @@
 """Lists as given by a caller or a file (`ListSpec`), and the one check that turns them into lists."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from fieldpost.core.alarm import check_severity
 from fieldpost.core.delivery.adapter import Adapter
+from fieldpost.core.delivery.rate import Rate, parse_rate
 from fieldpost.core.delivery.retry import RetryPolicy, parse
 from fieldpost.core.delivery.routing import Directory, channel_of
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.lists import NotificationList
+from fieldpost.core.lists import LISTS_TYPE, NotificationList
 from fieldpost.core.text import check_label, check_list_name, check_path_name
+from fieldpost.core.wholes import check_members
 
 TARGETS_MAX = 10_000
 SITES_MAX = 1000
@@ -25,6 +28,10 @@ class ListSpec:
     park_uncertain: bool = False
     retry: str | None = None
     allowed_sites: Sequence[str] | None = None
+    severity: str | None = None
+    rate: str | None = None
+    secrets: Mapping[str, object] = field(default_factory=dict, repr=False)
+    """New secrets of targets; the others stay."""
     place: str = ""
     """Its place in the file, for error messages."""
     target_places: Sequence[str] = ()
@@ -35,20 +42,32 @@ def check(spec: ListSpec, adapters: Mapping[str, Adapter]) -> NotificationList:
     """The checked list; InvalidInput names the field, and the place in the file."""
     try:
         frame = _frame(spec, adapters)
-        return replace(frame, targets=check_targets(adapters[spec.type], spec.targets, spec.target_places))
+        if spec.place and not spec.targets:
+            raise no_targets()
+        return replace(frame, targets=check_targets_of(frame, adapters, spec.targets, spec.target_places))
     except InvalidInput as error:
         raise _at_place_of(spec, error) from None
 
 
 def _frame(spec: ListSpec, adapters: Mapping[str, Adapter]) -> NotificationList:
     """The list without its targets."""
+    if spec.type == LISTS_TYPE:
+        check_no_path(
+            channel=spec.channel,
+            retry=spec.retry,
+            park_uncertain=spec.park_uncertain,
+            severity=spec.severity,
+            rate=spec.rate,
+        )
     return NotificationList(
         name=check_path_name(check_list_name(spec.name), "list_name"),
-        type=adapter_of(adapters, spec.type).type,
+        type=LISTS_TYPE if spec.type == LISTS_TYPE else adapter_of(adapters, spec.type).type,
         channel_name=check_channel_name(spec.channel),
         park_uncertain=spec.park_uncertain,
         retry=check_retry(spec.retry),
         allowed_sites=check_sites(spec.allowed_sites),
+        severity=check_severity(spec.severity),
+        rate=check_rate(spec.rate),
     )
 
 
@@ -58,11 +77,17 @@ def faults(spec: ListSpec, adapters: Mapping[str, Adapter]) -> Iterator[InvalidI
         _frame(spec, adapters)
     except InvalidInput as error:
         yield at_place(spec.place, error)
+    if spec.type == LISTS_TYPE:
+        try:
+            check_members(spec.name, spec.targets, spec.target_places)
+        except InvalidInput as error:
+            yield _at_place_of(spec, error)
+        return
     adapter = adapters.get(spec.type)
     if adapter is None:
         return
     if not spec.targets:
-        yield at_place(spec.place, _no_targets())
+        yield at_place(spec.place, no_targets())
     for number, address in enumerate(spec.targets):
         try:
             _check_target(adapter, address, number, spec.target_places)
@@ -74,7 +99,7 @@ def adapter_of(adapters: Mapping[str, Adapter], type_: str) -> Adapter:
     """The adapter of this type; InvalidInput names the known types."""
     adapter = adapters.get(type_)
     if adapter is None:
-        known = ", ".join(sorted(adapters))
+        known = ", ".join(sorted({*adapters, LISTS_TYPE}))
         raise InvalidInput("type.unknown", f"no adapter of type {type_[:64]!r}; known types: {known}", field="type")
     return adapter
 
@@ -85,6 +110,10 @@ def check_channel_name(name: str | None) -> str | None:
 
 def check_retry(text: str | None) -> RetryPolicy | None:
     return None if text is None else parse(text)
+
+
+def check_rate(text: object) -> Rate | None:
+    return None if text is None else parse_rate(text)
 
 
 def check_sites(sites: Iterable[str] | None) -> tuple[str, ...] | None:
@@ -105,6 +134,26 @@ def check_sites(sites: Iterable[str] | None) -> tuple[str, ...] | None:
     return tuple(checked)
 
 
+def check_no_path(**given: object) -> None:
+    """Raise InvalidInput if a list of lists is given a property of delivery: the lists that it names have those."""
+    for name, value in given.items():
+        if value:
+            raise InvalidInput(
+                "list.no_path",
+                f"{name} must not be set for a list of lists: each list that it names has its own",
+                field=name,
+            )
+
+
+def check_targets_of(
+    wanted: NotificationList, adapters: Mapping[str, Adapter], targets: Iterable[str], places: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Checked targets for this list: addresses, or the names of lists."""
+    if wanted.type == LISTS_TYPE:
+        return check_members(wanted.name, targets, places)
+    return check_targets(adapter_of(adapters, wanted.type), targets, places)
+
+
 def check_targets(adapter: Adapter, targets: Iterable[str], places: Sequence[str] = ()) -> tuple[str, ...]:
     """Normalized targets, each addressee once, in the spelling that was first."""
     checked: dict[str, str] = {}
@@ -113,8 +162,6 @@ def check_targets(adapter: Adapter, targets: Iterable[str], places: Sequence[str
             raise InvalidInput("list.too_many", f"targets must be at most {TARGETS_MAX}", field="targets")
         target = _check_target(adapter, address, number, places)
         checked.setdefault(adapter.target_key(target), target)
-    if not checked:
-        raise _no_targets()
     return tuple(checked.values())
 
 
@@ -126,7 +173,8 @@ def _check_target(adapter: Adapter, address: str, number: int, places: Sequence[
         raise InvalidInput(error.code, f"{field}: {error.message}", hint=error.hint, field=field) from None
 
 
-def _no_targets() -> InvalidInput:
+def no_targets() -> InvalidInput:
+    """The error for a list in a file without targets, and for a change that takes the last targets of a list."""
     return InvalidInput("list.empty", "a list needs at least one target", field="targets")
 
 

@@ -20,24 +20,31 @@ from fieldpost.central.access.audit_trail import (
 )
 from fieldpost.central.operate.list_spec import (
     ListSpec,
-    adapter_of,
     check,
     check_channel,
     check_channel_name,
+    check_no_path,
+    check_rate,
     check_retry,
     check_sites,
-    check_targets,
+    check_targets_of,
+    no_targets,
 )
 from fieldpost.central.operate.rerouting import release_rerouted
+from fieldpost.central.secrets.keyring import Keyring
+from fieldpost.central.secrets.target_secrets import check_target_secrets, seal_secrets
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import lists as rows
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
+from fieldpost.core.alarm import check_severity
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.delivery.adapter import Adapter
+from fieldpost.core.delivery.routing import Directory
 from fieldpost.core.errors import Conflict
-from fieldpost.core.lists import ListChange, NotificationList, compare
+from fieldpost.core.lists import LISTS_TYPE, ListChange, NotificationList, compare
+from fieldpost.core.wholes import check_depth
 
 NAMED_MAX = 100
 """How many changed targets an audit entry names; it counts longer changes."""
@@ -46,14 +53,22 @@ NAMED_MAX = 100
 class Lists(Actions):
     """Actions on lists."""
 
-    def __init__(self, store: Store, adapters: Mapping[str, Adapter], clock: Clock) -> None:
+    def __init__(
+        self, store: Store, adapters: Mapping[str, Adapter], clock: Clock, keyring: Keyring | None = None
+    ) -> None:
         super().__init__(store, clock)
         self._adapters = adapters
+        self._keyring = keyring or Keyring()
 
     async def add(self, actor: Actor, spec: ListSpec) -> NotificationList:
-        """Add a list. Duplicate targets are dropped; its type is fixed from now on."""
+        """Add a list. Duplicate targets are dropped; its type is fixed from now on.
+
+        A list without targets serves routes whose events name the address.
+        """
         require(actor, Role.ADMIN, "list.add")
         added = check(spec, self._adapters)
+        given = check_target_secrets(added, self._adapters, spec.secrets)
+        added = seal_secrets(self._keyring, None, added, given)
         await commit(self._store, f"list {added.name!r}", _add, added, actor, self._clock.now())
         return added
 
@@ -68,21 +83,40 @@ class Lists(Actions):
         park_uncertain: bool | Keep = KEEP,
         retry: str | Keep | None = KEEP,
         allowed_sites: Sequence[str] | Keep | None = KEEP,
+        severity: str | Keep | None = KEEP,
+        rate: str | Keep | None = KEEP,
+        secrets: Mapping[str, object] | Keep = KEEP,
     ) -> NotificationList:
-        """Replace the given properties if the list is still at `version`; the others stay."""
+        """Replace the given properties if the list is still at `version`; the others stay.
+
+        None clears the secret of a target; an empty text keeps it.
+        """
         require(actor, Role.ADMIN, "list.change")
         seen = await self.get(name)
         if seen.version != version:
             raise was_changed("list", name, seen.version)
-        adapter = adapter_of(self._adapters, seen.type)
         wanted = replace(
             seen,
-            targets=seen.targets if targets is KEEP else check_targets(adapter, targets),
+            targets=seen.targets if targets is KEEP else check_targets_of(seen, self._adapters, targets),
             channel_name=seen.channel_name if channel is KEEP else check_channel_name(channel),
             park_uncertain=seen.park_uncertain if park_uncertain is KEEP else park_uncertain,
             retry=seen.retry if retry is KEEP else check_retry(retry),
             allowed_sites=seen.allowed_sites if allowed_sites is KEEP else check_sites(allowed_sites),
+            severity=seen.severity if severity is KEEP else check_severity(severity),
+            rate=seen.rate if rate is KEEP else check_rate(rate),
         )
+        if wanted.type == LISTS_TYPE:
+            check_no_path(
+                channel=wanted.channel_name,
+                retry=wanted.retry,
+                park_uncertain=wanted.park_uncertain,
+                severity=wanted.severity,
+                rate=wanted.rate,
+            )
+        if seen.targets and not wanted.targets:
+            raise no_targets()
+        given = check_target_secrets(wanted, self._adapters, {} if secrets is KEEP else secrets)
+        wanted = seal_secrets(self._keyring, seen, wanted, given)
         await commit(self._store, f"list {name!r}", _change, wanted, actor, self._clock.now(), now=self._store.now())
         self._store.wake.set()
         return replace(wanted, version=version + 1)
@@ -104,9 +138,11 @@ class Lists(Actions):
 def _add(conn: Connection, added: NotificationList, actor: Actor, now: datetime) -> None:
     if rows.get_list(conn, added.name) is not None:
         raise Conflict("list.exists", f"list {added.name!r} already exists")
-    check_channel(rows.directory(conn), added)
+    directory = rows.directory(conn)
+    check_channel(directory, added)
+    check_depth(added, types_of(directory).get, rows.naming(conn, added.name))
     rows.add_list(conn, added, now)
-    extra = {"type": added.type, "targets": len(added.targets)}
+    extra = {"type": added.type, "targets": len(added.targets), "secrets": sorted(added.secrets)}
     audit.add(conn, [record(actor, "list.add", added.name, now, extra)])
 
 
@@ -114,6 +150,7 @@ def _change(conn: Connection, wanted: NotificationList, actor: Actor, at: dateti
     found = present(rows.get_list(conn, wanted.name), "list", wanted.name)
     before = rows.directory(conn)
     check_channel(before, wanted)
+    check_depth(wanted, types_of(before).get, rows.naming(conn, wanted.name))
     if not rows.change_list(conn, wanted, at):
         raise was_changed("list", found.name, found.version)
     audit.add(conn, [record(actor, "list.change", wanted.name, at, audit_extra(compare(found, wanted)))])
@@ -124,6 +161,11 @@ def _remove(conn: Connection, name: str, entry: AuditEntry) -> None:
     if not rows.remove_list(conn, name):
         raise not_found("list", name)
     audit.add(conn, [entry])
+
+
+def types_of(directory: Directory) -> dict[str, str]:
+    """The types of all lists, by name."""
+    return {name: found.type for name, found in directory.lists.items()}
 
 
 def audit_extra(change: ListChange) -> dict[str, object]:

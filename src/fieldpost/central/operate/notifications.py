@@ -1,21 +1,27 @@
-"""Parked notifications: retry and discard, by compare-and-set on the version that the operator saw."""
+"""Parked notifications: retry and discard, by compare-and-set on the version that the operator saw.
 
-from collections.abc import Callable
+An action on a whole (a submission to a list of lists) applies to its parked parts.
+"""
+
+import os
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection
 
 from fieldpost.central.access.audit_trail import Actions, event_id, require
+from fieldpost.central.access.ownership import is_reachable
 from fieldpost.central.store.engine.statement import database_time
-from fieldpost.central.store.notifications import audit
+from fieldpost.central.store.notifications import audit, wholes
 from fieldpost.central.store.notifications import records as rows
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditKind, AuditStatus
 from fieldpost.core.delivery import lifecycle
 from fieldpost.core.delivery.lifecycle import Transition
 from fieldpost.core.errors import Conflict, NotFound
-from fieldpost.core.ids import parse_notification_id
-from fieldpost.core.notification import Notification
+from fieldpost.core.ids import ENTROPY_BYTES, new_ids, parse_notification_id
+from fieldpost.core.notification import Notification, Status
+from fieldpost.core.wholes import folded
 
 TransitionRule = Callable[[Notification, datetime], Transition]
 
@@ -40,7 +46,7 @@ class NotificationActions(Actions):
 
     async def resend(self, actor: Actor, notification_id: str, version: int) -> Notification:
         """Send a delivered or parked webhook again under the same id, by which its receiver recognises it."""
-        require(actor, Role.OPERATOR, "notification.resend")
+        require(actor, Role.OPERATOR, "notification.resend", Role.SUBSCRIBER)
         changed = await self._change(actor, notification_id, version, lifecycle.resend, AuditStatus.SUBMITTED)
         self._store.wake.set()
         return changed
@@ -71,26 +77,39 @@ def _change(
     *,
     now: datetime | None,
 ) -> Notification:
-    seen = _get(conn, notification_id)
+    seen, changing = _get(conn, notification_id, actor.owner_limit)
     at = database_time(conn, now)
     try:
-        transition = rule(seen, at)
+        transitions = [(one, rule(one, at)) for one in changing]
     except Conflict as error:
         raise NotAsSeen(error.code, error.message, seen) from None
-    if seen.version != version or not rows.change(conn, seen, transition, at):
-        current = _get(conn, notification_id)
+    if seen.version != version or len(rows.change_many(conn, transitions, at)) < len(transitions):
+        current, _ = _get(conn, notification_id)
         raise NotAsSeen(
             "notification.changed",
             f"the notification was changed by someone else and is now {current.status.value}",
             current,
         )
-    entry = audit.NotificationEntry(event, notification_id, at, AuditKind.OPERATOR_ACTION, status, actor.name)
-    audit.add_for_notifications(conn, None, [entry])
-    return _get(conn, notification_id)
+    changed = [one.notification_id for one in changing]
+    events = [event, *new_ids(at, os.urandom(ENTROPY_BYTES * (len(changed) - 1)))]
+    entries = [
+        audit.NotificationEntry(event, changed_id, at, AuditKind.OPERATOR_ACTION, status, actor.name)
+        for event, changed_id in zip(events, changed, strict=True)
+    ]
+    audit.add_for_notifications(conn, None, entries)
+    return _get(conn, notification_id)[0]
 
 
-def _get(conn: Connection, notification_id: str) -> Notification:
+def _get(
+    conn: Connection, notification_id: str, owner: str | None = None
+) -> tuple[Notification, Sequence[Notification]]:
+    """The notification, and the rows that an action on it changes: itself, or the parked parts of a whole."""
     found = rows.get(conn, notification_id)
-    if found is None:
+    if found is not None and is_reachable(conn, found.delivery_key, owner):
+        return found, [found]
+    whole = wholes.get(conn, notification_id) if found is None and owner is None else None
+    if whole is None:
         raise NotFound("notification.unknown", "this notification does not exist")
-    return found
+    seen, parts = folded(*whole), whole[1]
+    # Without a parked part the whole itself meets the rule, which refuses it.
+    return seen, [part for part in parts if part.status is Status.PARKED] or [seen]

@@ -22,10 +22,18 @@ from fieldpost.central.operate.list_files import ListFiles
 from fieldpost.central.operate.lists import Lists
 from fieldpost.central.operate.notifications import NotificationActions
 from fieldpost.central.operate.recovery import Recovery
+from fieldpost.central.operate.routes import RouteActions
 from fieldpost.central.operate.secrets import Secrets
 from fieldpost.central.operate.sites import SiteActions
 from fieldpost.central.operate.subscriptions import SubscriptionActions
+from fieldpost.central.operate.templates import TemplateActions
 from fieldpost.central.operate.topics import TopicActions
+from fieldpost.central.operate.zgw.abonnementen import Abonnementen
+from fieldpost.central.operate.zgw.clients import ZgwClients
+from fieldpost.central.operate.zgw.kanalen import Kanalen
+from fieldpost.central.operate.zgw.options import ZgwOptions
+from fieldpost.central.rendering.pool import RenderPool
+from fieldpost.central.rendering.waiting import WAIT_DAYS
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
 from fieldpost.clock import Clock
@@ -52,6 +60,11 @@ class Operate:
     audit: AuditExport
     refusals: Refusals
     topics: TopicActions
+    routes: RouteActions
+    templates: TemplateActions
+    zgw_clients: ZgwClients
+    kanalen: Kanalen
+    abonnementen: Abonnementen
     oidc: Oidc | None = None
     """Login through an identity provider, if one is configured."""
 
@@ -66,6 +79,10 @@ class Operate:
         accounts: AccountOptions | None = None,
         passwords: Passwords | None = None,
         webhooks: WebhookOptions | None = None,
+        pool: RenderPool | None = None,
+        template_wait_days: float = WAIT_DAYS,
+        zgw: ZgwOptions | None = None,
+        public_url: str = "",
     ) -> "Operate":
         ring = keyring or Keyring()
         passwords = passwords or Passwords()
@@ -73,8 +90,8 @@ class Operate:
         return cls(
             NotificationActions(store, clock),
             BulkActionRunner(store, clock),
-            Lists(store, adapters, clock),
-            ListFiles(store, adapters, clock),
+            Lists(store, adapters, clock, keyring),
+            ListFiles(store, adapters, clock, keyring),
             ChannelActions(store, adapters, clock, ring),
             SubscriptionActions(store, adapters, clock, ring, webhooks),
             Recovery(store, clock),
@@ -89,4 +106,9 @@ class Operate:
             AuditExport(store, clock),
             refusals,
             TopicActions(store, clock),
+            RouteActions(store, clock),
+            TemplateActions(store, adapters, clock, pool or RenderPool(), template_wait_days, public_url),
+            ZgwClients(store, clock, ring),
+            Kanalen(store, clock),
+            Abonnementen(store, adapters, clock, ring, webhooks, zgw),
         )

@@ -17,14 +17,14 @@ from sqlalchemy import Connection
 from fieldpost.central.access.audit_trail import Actions, present, record, require
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.wake import WakeTopic
-from fieldpost.central.store.events import events, subscriptions, topics
+from fieldpost.central.store.events import events, missing_rows, subscriptions, topics
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import records as rows
 from fieldpost.central.store.search import bulk_actions
 from fieldpost.central.store.search.bulk_actions import BulkRow, BulkStep
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
-from fieldpost.core.bulk import BulkAction, BulkStatus, BulkVerb
+from fieldpost.core.bulk import RECOVER, BulkAction, BulkStatus, BulkVerb
 from fieldpost.core.errors import Conflict, InvalidInput
 from fieldpost.core.events.audience import may_get
 from fieldpost.core.events.event import RecordedEvent, notification_id_of
@@ -37,8 +37,6 @@ from fieldpost.core.search.page_key import PageKey
 from fieldpost.core.text import check_label
 from fieldpost.core.times import from_text, to_text
 
-RECOVER = "recover"
-"""The field of `BulkAction.wanted` that names the subscription."""
 PAGE = 500
 LAST_ID = "ffffffff-ffff-7fff-bfff-ffffffffffff"
 """Behind the id of any event."""
@@ -61,15 +59,17 @@ class RecoveryPreview:
 class Recovery(Actions):
     """Recovers subscriptions."""
 
-    async def preview(self, subscription_id: str, since: datetime) -> RecoveryPreview:
+    async def preview(self, actor: Actor, subscription_id: str, since: datetime) -> RecoveryPreview:
         """Count what a recovery since this time would retry and create."""
-        return await self._store.read(_preview, subscription_id, since, now=self._store.now())
+        require(actor, Role.OPERATOR, "subscription.recover", Role.SUBSCRIBER)
+        owner = actor.owner_limit
+        return await self._store.read(_preview, subscription_id, owner, since, now=self._store.now())
 
     async def start(
         self, actor: Actor, subscription_id: str, since: datetime, reason: str, *, action_id: str | None = None
     ) -> BulkAction:
         """Start the recovery. With an `action_id` chosen by the caller, a repeated call returns the first action."""
-        require(actor, Role.OPERATOR, "subscription.recover")
+        require(actor, Role.OPERATOR, "subscription.recover", Role.SUBSCRIBER)
         check_label(reason, "reason")
         if action_id is not None and not is_id(action_id):
             raise InvalidInput("bulk.id", "action_id must be a UUID of 36 lower-case characters", field="action_id")
@@ -86,27 +86,23 @@ class Recovery(Actions):
         )
         extra = {"reason": reason, "since": to_text(since), "action_id": action.action_id}
         entry = record(actor, "subscription.recover", subscription_id, now, extra)
-        started = await self._store.write(_start, action, entry, now=self._store.now())
+        started = await self._store.write(_start, action, actor.owner_limit, entry, now=self._store.now())
         self._store.wake.nudge(WakeTopic.BULK_ACTIONS)
         return started
-
-
-def is_recovery(action: BulkAction) -> bool:
-    return action.wanted is not None and RECOVER in action.wanted
 
 
 def gather_recovery(conn: Connection, found: BulkStep, at: datetime) -> tuple[BulkAction, PageKey | None]:
     """Collect from the next page of events, creating missing notifications; the action, and where to continue."""
     action = found.action
-    assert action.wanted is not None, "a recovery names its subscription"
-    subscription = subscriptions.get(conn, str(action.wanted[RECOVER]))
+    assert action.recovers is not None, "a recovery names its subscription"
+    subscription = subscriptions.get(conn, action.recovers)
     if subscription is None or not subscription.state.gets_notifications:
         return action, None
     page, end = _page(conn, action, found.gathered_to)
     wanted = _wanted(conn, subscription, page)
     present_rows = rows.without_bodies(conn, list(wanted))
     missing = {i: event_id for i, event_id in wanted.items() if i not in present_rows}
-    created = events.create_parked(
+    created = missing_rows.create_parked(
         conn, subscription_key(subscription.subscription_id), subscription.name, missing, MISSING, at
     )
     parked = [n for n in present_rows.values() if n.status is Status.PARKED]
@@ -141,14 +137,16 @@ def _wanted(conn: Connection, subscription: Subscription, page: Collection[Recor
     }
 
 
-def _start(conn: Connection, action: BulkAction, entry: AuditEntry, *, now: datetime | None) -> BulkAction:
+def _start(
+    conn: Connection, action: BulkAction, owner: str | None, entry: AuditEntry, *, now: datetime | None
+) -> BulkAction:
     found = bulk_actions.get(conn, action.action_id)
     if found is not None:
         if (found.actor, found.wanted) != (action.actor, action.wanted):
             raise Conflict("bulk.other", "this id belongs to another bulk action", hint="start with a new id")
         return found
     subscriptions.keep_publishers_out(conn)
-    _require_receiving(conn, str((action.wanted or {})[RECOVER]))
+    _require_receiving(conn, action.recovers or "", owner)
     at = database_time(conn, now)
     action = replace(action, created_at=at, as_of=at, status=BulkStatus.GATHERING)
     bulk_actions.add(conn, action, [])
@@ -156,9 +154,8 @@ def _start(conn: Connection, action: BulkAction, entry: AuditEntry, *, now: date
     return action
 
 
-def _require_receiving(conn: Connection, subscription_id: str) -> Subscription:
-    found = subscriptions.get(conn, subscription_id) if is_id(subscription_id) else None
-    subscription = present(found, "subscription", subscription_id)
+def _require_receiving(conn: Connection, subscription_id: str, owner: str | None) -> Subscription:
+    subscription = _get(conn, subscription_id, owner)
     if not subscription.state.gets_notifications:
         raise Conflict(
             "subscription.state",
@@ -168,10 +165,19 @@ def _require_receiving(conn: Connection, subscription_id: str) -> Subscription:
     return subscription
 
 
-def _preview(conn: Connection, subscription_id: str, since: datetime, *, now: datetime | None) -> RecoveryPreview:
+def _get(conn: Connection, subscription_id: str, owner: str | None) -> Subscription:
+    """The subscription; NotFound also if it is not of this owner, if one is given."""
+    found = subscriptions.get(conn, subscription_id) if is_id(subscription_id) else None
+    if found is not None and owner not in (None, found.owner):
+        found = None
+    return present(found, "subscription", subscription_id)
+
+
+def _preview(
+    conn: Connection, subscription_id: str, owner: str | None, since: datetime, *, now: datetime | None
+) -> RecoveryPreview:
     # A disabled subscription too: enabling it asks for the time to recover from.
-    found_one = subscriptions.get(conn, subscription_id) if is_id(subscription_id) else None
-    subscription = present(found_one, "subscription", subscription_id)
+    subscription = _get(conn, subscription_id, owner)
     before: PageKey = (database_time(conn, now), LAST_ID)
     parked = missing = count = 0
     while count < PREVIEW_EVENTS_MAX:
@@ -179,7 +185,7 @@ def _preview(conn: Connection, subscription_id: str, since: datetime, *, now: da
         wanted = _wanted(conn, subscription, page)
         found = rows.without_bodies(conn, list(wanted))
         parked += sum(n.status is Status.PARKED for n in found.values())
-        missing += len(wanted) - len(found) - events.count_tombstones(conn, set(wanted) - found.keys())
+        missing += len(wanted) - len(found) - missing_rows.count_tombstones(conn, set(wanted) - found.keys())
         count += len(page)
         if len(page) < PAGE:
             break

@@ -1,4 +1,4 @@
-"""Effects of a changed list or channel on waiting notifications: their channel may be another one now."""
+"""Effects of a changed or tested channel, or of a changed list, on breakers and waiting notifications."""
 
 from datetime import datetime
 
@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.central.store.notifications import lists as rows
-from fieldpost.core.delivery.breaker import channel_key, probe_now
+from fieldpost.core.delivery.breaker import channel_key, note_tried, probe_now
 from fieldpost.core.delivery.routing import Directory, moved_keys
 
 
@@ -23,3 +23,8 @@ def probe_soon(conn: Connection, channel_name: str, *, now: datetime | None) -> 
     if key in breaker_rows.load(conn, [key]):
         at = database_time(conn, now)
         breaker_rows.change(conn, key, lambda breaker: probe_now(breaker, at))
+
+
+def mark_tried(conn: Connection, channel_name: str) -> None:
+    """Give the channel's breaker a row, since a test has succeeded; its state does not change."""
+    breaker_rows.change(conn, channel_key(channel_name), note_tried)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection
 
 from fieldpost.central.access.audit_trail import Actions, record, require
-from fieldpost.central.secrets.keyring import NONCE_BYTES, Keyring, SecretUnreadable, key_id_of, owner_of
+from fieldpost.central.secrets.keyring import NONCE_BYTES, Keyring, SecretUnreadable, WithSecrets, key_id_of, owner_of
+from fieldpost.central.store.accounts import zgw_clients
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.events import subscriptions
 from fieldpost.central.store.events.events import FIRST_ID
@@ -17,7 +18,8 @@ from fieldpost.central.store.notifications import lists as rows
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.events.subscription import Subscription
-from fieldpost.core.lists import Channel
+from fieldpost.core.lists import Channel, NotificationList
+from fieldpost.core.zgw.client import ZgwClient
 
 BATCH = 50
 
@@ -41,7 +43,7 @@ class Rotated:
 
 
 class Secrets(Actions):
-    """Actions on all secrets; a single secret belongs to its channel or subscription."""
+    """Actions on all secrets; a single secret belongs to its channel, subscription or ZGW client."""
 
     def __init__(self, store: Store, clock: Clock, keyring: Keyring) -> None:
         super().__init__(store, clock)
@@ -53,7 +55,7 @@ class Secrets(Actions):
         return SecretsState(self._keyring.key_ids, counts, self._problems(owners))
 
     async def rotate(self, actor: Actor) -> Rotated:
-        """Seal all secrets with this node's first key, a batch of channels or subscriptions at a time.
+        """Seal all secrets with this node's first key, a batch of channels, subscriptions or clients at a time.
 
         Each sealed secret names its key, so that an interrupted rotation can be repeated and continues with the rest.
         """
@@ -62,7 +64,7 @@ class Secrets(Actions):
         entry = record(actor, "secrets.rotate", key_id, self._clock.now())
         await self._store.write(audit.add, [entry])
         count = 0
-        for kind, first in (("channel", ""), ("subscription", FIRST_ID)):
+        for kind, first in (("channel", ""), ("list", ""), ("subscription", FIRST_ID), ("ZGW client", "")):
             after: str | None = first
             while after is not None:
                 batch = await self._store.write(_reseal, self._keyring, key_id, kind, after)
@@ -72,7 +74,7 @@ class Secrets(Actions):
         left = [o for o in owners if any(key_id_of(sealed) != key_id for sealed in o.secrets.values())]
         return Rotated(key_id, count, self._problems(left))
 
-    def _problems(self, owners: Sequence[Channel | Subscription]) -> tuple[str, ...]:
+    def _problems(self, owners: Sequence[WithSecrets]) -> tuple[str, ...]:
         found = [self._keyring.problem_of(owner) for owner in owners]
         return tuple(problem for problem in [self._keyring.problem, *found] if problem is not None)
 
@@ -84,9 +86,9 @@ class _Batch:
     """The last owner of the batch; None for an empty batch."""
 
 
-def _owners(conn: Connection) -> list[Channel | Subscription]:
-    """All channels and subscriptions."""
-    found: list[Channel | Subscription] = list(rows.all_channels(conn))
+def _owners(conn: Connection) -> list[WithSecrets]:
+    """All channels, lists, subscriptions and ZGW clients."""
+    found: list[WithSecrets] = [*rows.all_channels(conn), *rows.all_lists(conn), *zgw_clients.all_clients(conn)]
     after: str | None = FIRST_ID
     while after is not None:
         batch = subscriptions.after(conn, after, BATCH)
@@ -97,10 +99,7 @@ def _owners(conn: Connection) -> list[Channel | Subscription]:
 
 def _reseal(conn: Connection, keyring: Keyring, key_id: str, kind: str, after: str) -> _Batch:
     count, last = 0, None
-    batch: Sequence[Channel | Subscription] = (
-        rows.channels_after(conn, after, BATCH) if kind == "channel" else subscriptions.after(conn, after, BATCH)
-    )
-    for owner in batch:
+    for owner in _batch_after(conn, kind, after):
         last = owner_of(owner).id
         stale = {name: sealed for name, sealed in owner.secrets.items() if key_id_of(sealed) != key_id}
         resealed = {}
@@ -116,7 +115,25 @@ def _reseal(conn: Connection, keyring: Keyring, key_id: str, kind: str, after: s
     return _Batch(count, last)
 
 
-def _write(conn: Connection, owner: Channel | Subscription) -> bool:
-    if isinstance(owner, Channel):
-        return rows.reseal_channel(conn, owner)
-    return subscriptions.reseal(conn, owner)
+def _batch_after(conn: Connection, kind: str, after: str) -> Sequence[WithSecrets]:
+    match kind:
+        case "channel":
+            return rows.channels_after(conn, after, BATCH)
+        case "list":
+            return rows.lists_after(conn, after, BATCH)
+        case "subscription":
+            return subscriptions.after(conn, after, BATCH)
+        case _:
+            return zgw_clients.after(conn, after, BATCH)
+
+
+def _write(conn: Connection, owner: WithSecrets) -> bool:
+    match owner:
+        case Channel():
+            return rows.reseal_channel(conn, owner)
+        case NotificationList():
+            return rows.reseal_list(conn, owner)
+        case Subscription():
+            return subscriptions.reseal(conn, owner)
+        case ZgwClient():
+            return zgw_clients.reseal(conn, owner)

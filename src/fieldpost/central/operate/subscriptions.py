@@ -1,6 +1,5 @@
 """Subscriptions: add, change, rotate, pause, resume, disable, remove, read. Secrets are write-only."""
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -20,51 +19,63 @@ from fieldpost.central.access.audit_trail import (
     require,
     was_changed,
 )
+from fieldpost.central.access.ownership import own_name
 from fieldpost.central.adapters.webhook.description import PHASES, SUBSCRIPTION_FIELDS
 from fieldpost.central.adapters.webhook.options import WebhookOptions
-from fieldpost.central.operate.channel_settings import check_hosts
+from fieldpost.central.operate.channel_settings import check_hosts, setting_changes
 from fieldpost.central.operate.list_spec import adapter_of
+from fieldpost.central.operate.receiver_test import check_rejection, send_test, take_test
 from fieldpost.central.operate.recovery import Recovery
-from fieldpost.central.operate.subscription_settings import apply_settings, new_signing_secret, rotate_secret
-from fieldpost.central.operate.trial import Trial, TrialStep, deliver_test, trial_steps
+from fieldpost.central.operate.subscription_settings import (
+    apply_settings,
+    check_receiver_destination,
+    new_signing_secret,
+    rotate_secret,
+    with_abonnement_id,
+)
+from fieldpost.central.operate.trial import Trial, TrialStep, trial_steps
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.events import notices
 from fieldpost.central.store.events import subscriptions as rows
-from fieldpost.central.store.notifications import audit
+from fieldpost.central.store.events import topics as topic_rows
+from fieldpost.central.store.notifications import audit, live_rows
 from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.bulk import BulkAction
-from fieldpost.core.delivery.adapter import Adapter, Envelope, SettingField
-from fieldpost.core.delivery.breaker import Breaker, probe_now
-from fieldpost.core.delivery.outcome import Delivered, scrubbed
+from fieldpost.core.delivery.adapter import Adapter, Described, SettingField
+from fieldpost.core.delivery.breaker import Breaker, note_tried, probe_now
+from fieldpost.core.delivery.outcome import Delivered
 from fieldpost.core.delivery.retry import parse
 from fieldpost.core.errors import Conflict
-from fieldpost.core.events.event import Event, RecordedEvent
+from fieldpost.core.events.audience import check_readable
 from fieldpost.core.events.filter import FilterEntry, check_filter
+from fieldpost.core.events.notice import DISABLED, Notice
 from fieldpost.core.events.signature import check_signing_secret
 from fieldpost.core.events.subscription import (
     WEBHOOK_TYPE,
     Subscription,
     SubscriptionState,
+    awaiting_test,
     in_state,
+    passed_test,
     subscription_key,
 )
-from fieldpost.core.ids import NotificationId, is_id
+from fieldpost.core.ids import is_id
 from fieldpost.core.secret import Secret
 from fieldpost.core.text import check_label, check_list_name
 
 PAGE_MAX = 500
-TEST_TOPIC = "fieldpost.test"
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class SecretShown:
-    """A subscription with its new signing secret, which is shown this once. None if the caller gave the secret."""
+    """A subscription with its new signing secret, which is shown only once. None if the caller gave the secret."""
 
     subscription: Subscription
     secret: Secret | None
@@ -90,32 +101,40 @@ class SubscriptionActions(Actions):
         self,
         actor: Actor,
         name: str,
-        owner: str,
+        owner: str | None,
         filter: Sequence[FilterEntry],
         settings: Mapping[str, object],
         secrets: Mapping[str, object] | None = None,
         *,
         retry: str | None = None,
     ) -> SecretShown:
-        """Add a subscription. Without a signing secret, one is generated and returned."""
-        require(actor, Role.ADMIN, "subscription.add")
+        """Add a subscription. Without a signing secret, one is generated and returned.
+
+        A subscriber adds it for its own owner; it stays unverified until its receiver answers a signed test.
+        """
+        require(actor, Role.ADMIN, "subscription.add", Role.SUBSCRIBER)
         now = self._clock.now()
         empty = Subscription(
             subscription_id=event_id(now),
             name=check_list_name(check_label(name, "name")),
-            owner=check_label(owner, "owner"),
+            owner=check_label(own_name(actor, owner) or "", "owner"),
             filter=check_filter(filter),
+            is_restricted=actor.role is Role.SUBSCRIBER,
             retry=None if retry is None else parse(retry),
         )
         given = dict(secrets or {})
         made = None if given.get("secret") else new_signing_secret()
         if made is not None:
             given["secret"] = made.reveal()
-        added = self._apply(empty, settings, given)
+        added = self._apply(with_abonnement_id(empty), settings, given)
+        if actor.role is Role.SUBSCRIBER:
+            await self._check_readable(added)
+            added = awaiting_test(added, by=actor.name, now=now)
         await self._check_hosts(added.settings)
-        extra = {"owner": owner, "settings": sorted(settings), "secrets": sorted(secrets or {})}
+        extra = {"owner": added.owner, "settings": sorted(settings), "secrets": sorted(secrets or {})}
         entry = record(actor, "subscription.add", name, now, {**extra, "subscription_id": added.subscription_id})
-        await commit(self._store, f"subscription {name!r}", _add, added, entry)
+        most = self._options.per_owner_max if actor.role is Role.SUBSCRIBER else None
+        await commit(self._store, f"subscription {name!r}", add_subscription, added, entry, most)
         return SecretShown(added, made)
 
     async def change(
@@ -132,27 +151,41 @@ class SubscriptionActions(Actions):
     ) -> Subscription:
         """Replace the given fields if the subscription is still at `version`. Waiting notifications use the new values.
 
-        None resets a setting to its default and clears a secret; an empty text keeps the secret.
+        None resets a setting to its default and clears a secret; an empty text keeps the secret. The auth secret must
+        be given again if it would be sent to another host. After a subscriber changed the URL, the receiver must answer
+        a signed test; after one changed the filter, it matches only topics that the owner may read.
         """
-        require(actor, Role.ADMIN, "subscription.change")
-        seen = await self._seen(subscription_id, version)
+        require(actor, Role.ADMIN, "subscription.change", Role.SUBSCRIBER)
+        seen = await self._seen(actor, subscription_id, version)
         wanted = replace(
             seen,
             name=seen.name if name is KEEP else check_list_name(check_label(name, "name")),
             filter=seen.filter if filter is KEEP else check_filter(filter),
             retry=seen.retry if retry is KEEP else None if retry is None else parse(retry),
         )
-        wanted = self._apply(wanted, settings or {}, secrets or {})
+        wanted = self._apply(with_abonnement_id(wanted), settings or {}, secrets or {})
+        check_receiver_destination(seen, wanted)
+        if actor.role is Role.SUBSCRIBER:
+            if wanted.filter != seen.filter:
+                wanted = replace(wanted, is_restricted=True)
+                await self._check_readable(wanted)
+            if wanted.url != seen.url:
+                wanted = awaiting_test(wanted, by=actor.name, now=self._clock.now())
         # Only changed hosts are looked up: a host name that has disappeared must not block other changes.
         await self._check_hosts({n: v for n, v in wanted.settings.items() if seen.settings.get(n) != v})
         fields = [field for field in ("name", "filter", "retry") if getattr(wanted, field) != getattr(seen, field)]
-        extra = {"fields": fields, "settings": sorted(settings or {}), "secrets": sorted(secrets or {})}
+        extra = {
+            "fields": fields,
+            "settings": sorted(settings or {}),
+            "changes": setting_changes(seen.settings, wanted.settings),
+            "secrets": sorted(secrets or {}),
+        }
         return await self._write(actor, "subscription.change", wanted, extra)
 
     async def rotate(self, actor: Actor, subscription_id: str, version: int, secret: str | None = None) -> SecretShown:
         """Replace the signing secret. For 24 hours requests are signed with the former one too."""
-        require(actor, Role.ADMIN, "subscription.rotate")
-        seen = await self._seen(subscription_id, version)
+        require(actor, Role.ADMIN, "subscription.rotate", Role.SUBSCRIBER)
+        seen = await self._seen(actor, subscription_id, version)
         new = new_signing_secret() if secret is None else check_signing_secret(secret)
         wanted = rotate_secret(self._keyring, seen, new, self._clock.now())
         changed = await self._write(actor, "subscription.rotate", wanted, {})
@@ -161,35 +194,28 @@ class SubscriptionActions(Actions):
     async def test(self, actor: Actor, subscription_id: str) -> Trial:
         """Send a signed test event to the receiver, even if it is paused or blocked. Audited before it is sent.
 
-        A subscription that waits for a test becomes active if the receiver answers with 2xx.
+        A subscription that waits for a test becomes active if the receiver answers with 2xx and, with `[webhooks]
+        require_rejection`, rejects the same request without credentials.
         """
-        require(actor, Role.ADMIN, "subscription.test")
-        seen = await self._seen(subscription_id)
+        require(actor, Role.ADMIN, "subscription.test", Role.SUBSCRIBER)
+        seen = await self._seen(actor, subscription_id)
         adapter = adapter_of(self._adapters, WEBHOOK_TYPE)
         opened = self._keyring.open_owner(seen)
+        if actor.role is Role.SUBSCRIBER:
+            await self._store.write(take_test, seen.owner, now=self._store.now())
         now = self._clock.now()
         noted = {"subscription_id": subscription_id}
         await self._store.write(audit.add, [record(actor, "subscription.test", seen.name, now, noted)])
-        lines: list[str] = []
-        id_ = event_id(now)
-        envelope = Envelope(
-            notification_id=NotificationId(id_),
-            list_name=seen.name,
-            subject="",
-            body="",
-            targets=(subscription_key(subscription_id),),
-            settings=opened.settings,
-            dated=now,
-            gate=lambda: None,  # a test has no claim to lose
-            event=RecordedEvent(_test_event(id_, seen, actor), now, 1),
-            transcript=lines.append,
-        )
-        outcome = scrubbed(await deliver_test(adapter, envelope), opened.scrub)
-        log.info("subscription.tested", subscription=seen.name, actor=actor.name, outcome=outcome.word)
-        if isinstance(outcome, Delivered) and seen.state is SubscriptionState.UNVERIFIED:
-            active = in_state(seen, SubscriptionState.ACTIVE, by=actor.name, reason=None, now=now)
-            await self._write(actor, "subscription.verify", active, {})
-        return Trial(outcome, tuple(map(opened.scrub, lines)))
+        tested = await send_test(adapter, seen, opened, event_id(now), actor.name, now)
+        is_waiting = not seen.is_verified or seen.state is SubscriptionState.UNVERIFIED
+        if is_waiting and isinstance(tested.outcome, Delivered) and self._options.require_rejection:
+            tested = await check_rejection(adapter, seen, opened, event_id(now), actor.name, tested, now)
+        log.info("subscription.tested", subscription=seen.name, actor=actor.name, outcome=tested.outcome.word)
+        if isinstance(tested.outcome, Delivered):
+            await self._store.write(breaker_rows.change, subscription_key(subscription_id), note_tried)
+        if is_waiting and isinstance(tested.outcome, Delivered):
+            await self._write(actor, "subscription.verify", passed_test(seen, by=actor.name, now=now), {})
+        return tested
 
     async def pause(self, actor: Actor, subscription_id: str, version: int, reason: str | None = None) -> Subscription:
         """Hold its notifications, the new ones too, until it is resumed."""
@@ -197,8 +223,8 @@ class SubscriptionActions(Actions):
 
     async def resume(self, actor: Actor, subscription_id: str, version: int) -> Subscription:
         """End a pause; held notifications are released in batches."""
-        require(actor, Role.ADMIN, "subscription.resume")
-        seen = await self._seen(subscription_id, version)
+        require(actor, Role.ADMIN, "subscription.resume", Role.SUBSCRIBER)
+        seen = await self._seen(actor, subscription_id, version)
         if seen.state is not SubscriptionState.PAUSED:
             raise Conflict("subscription.state", f"only a paused subscription can be resumed; it is {seen.state.value}")
         return await self._move(actor, "resume", subscription_id, version, SubscriptionState.ACTIVE, None)
@@ -214,8 +240,8 @@ class SubscriptionActions(Actions):
     ) -> tuple[Subscription, BulkAction | None]:
         """Let a disabled subscription get notifications again, and recover it since `resume_from`; None for new events
         only. Its outage is forgotten."""
-        require(actor, Role.ADMIN, "subscription.enable")
-        seen = await self._seen(subscription_id, version)
+        require(actor, Role.ADMIN, "subscription.enable", Role.SUBSCRIBER)
+        seen = await self._seen(actor, subscription_id, version)
         if seen.state is not SubscriptionState.DISABLED:
             raise Conflict(
                 "subscription.state", f"only a disabled subscription can be enabled; it is {seen.state.value}"
@@ -252,7 +278,9 @@ class SubscriptionActions(Actions):
 
     def steps(self, subscription: Subscription, tested: Trial) -> list[TrialStep]:
         """How far a test came, phase by phase."""
-        return trial_steps(PHASES, subscription.settings, tested.outcome)
+        adapter: object = self._adapters.get(WEBHOOK_TYPE)
+        phases = adapter.phases if isinstance(adapter, Described) else PHASES
+        return trial_steps(phases, subscription.settings, tested.outcome)
 
     @property
     def fields(self) -> tuple[SettingField, ...]:
@@ -267,11 +295,14 @@ class SubscriptionActions(Actions):
     def _apply(self, base: Subscription, settings: Mapping[str, object], secrets: Mapping[str, object]) -> Subscription:
         return apply_settings(self._keyring, base, settings, secrets, is_plain_allowed=self._options.allow_plain)
 
+    async def _check_readable(self, wanted: Subscription) -> None:
+        check_readable(wanted.filter, wanted.owner, await self._store.read(topic_rows.all_topics))
+
     async def _check_hosts(self, settings: Mapping[str, object]) -> None:
         await check_hosts(self._adapters.get(WEBHOOK_TYPE), settings)
 
-    async def _seen(self, subscription_id: str, version: int | None = None) -> Subscription:
-        seen = await self.get(subscription_id)
+    async def _seen(self, actor: Actor, subscription_id: str, version: int | None = None) -> Subscription:
+        seen = await self.get(subscription_id, actor.owner_limit)
         if seen.state is SubscriptionState.REMOVED:
             raise Conflict("subscription.removed", f"subscription {seen.name!r} is removed", hint="create it again")
         if version is not None and seen.version != version:
@@ -287,8 +318,8 @@ class SubscriptionActions(Actions):
         state: SubscriptionState,
         reason: str | None,
     ) -> Subscription:
-        require(actor, Role.ADMIN, f"subscription.{verb}")
-        seen = await self._seen(subscription_id, version)
+        require(actor, Role.ADMIN, f"subscription.{verb}", Role.SUBSCRIBER)
+        seen = await self._seen(actor, subscription_id, version)
         if reason is not None:
             check_label(reason, "reason")
         wanted = in_state(seen, state, by=actor.name, reason=reason, now=self._clock.now())
@@ -304,13 +335,14 @@ class SubscriptionActions(Actions):
         return replace(wanted, version=wanted.version + 1)
 
 
-def _test_event(id_: str, subscription: Subscription, actor: Actor) -> Event:
-    text = f"{actor.name} tested the subscription {subscription.name} of Fieldpost. No action is needed."
-    payload = json.dumps({"message": text}, ensure_ascii=False)
-    return Event(event_id=id_, topic=TEST_TOPIC, source="fieldpost", payload=payload)
-
-
-def _add(conn: Connection, added: Subscription, entry: AuditEntry) -> None:
+def add_subscription(conn: Connection, added: Subscription, entry: AuditEntry, most: int | None) -> None:
+    # Each matching event becomes a row for each of them, also while they are unverified.
+    if most is not None and rows.count_of(conn, added.owner) >= most:
+        raise Conflict(
+            "subscription.many",
+            f"{added.owner!r} has {most} subscriptions, the maximum",
+            hint="remove one, or ask an administrator to add it",
+        )
     _require_free_name(conn, added)
     rows.add(conn, added, entry.occurred_at)
     audit.add(conn, [entry])
@@ -318,16 +350,23 @@ def _add(conn: Connection, added: Subscription, entry: AuditEntry) -> None:
 
 def _change(conn: Connection, wanted: Subscription, entry: AuditEntry, *, now: datetime | None) -> None:
     _require_free_name(conn, wanted)
+    before = rows.get(conn, wanted.subscription_id)
+    found_auth = before.secrets.get("auth_secret") if before else None
     if not rows.change(conn, wanted, entry.occurred_at):
         found = rows.get(conn, wanted.subscription_id)
         if found is None:
             raise not_found("subscription", wanted.subscription_id)
         raise was_changed("subscription", found.name, found.version)
     audit.add(conn, [entry])
-    # The receiver may work again with the new values.
     key, at = subscription_key(wanted.subscription_id), database_time(conn, now)
+    if wanted.state is SubscriptionState.DISABLED and before is not None and before.state is not wanted.state:
+        data = {"reason": wanted.state_reason, "by": wanted.state_by}
+        notices.add(conn, [Notice(DISABLED, wanted.subscription_id, data)], at)
+    # The receiver may work again with the new values.
     if key in breaker_rows.load(conn, [key]):
         breaker_rows.change(conn, key, lambda breaker: probe_now(breaker, at))
+    if found_auth != wanted.secrets.get("auth_secret"):
+        live_rows.hurry(conn, key, now=now)
 
 
 def _require_free_name(conn: Connection, wanted: Subscription) -> None:

@@ -1,4 +1,4 @@
-"""The keyring: seals and opens the secrets of channels.
+"""The keyring: seals and opens the secrets of channels, subscriptions and ZGW clients.
 
 Theory of operation. A secret leaves this process only sealed: AES-256-GCM under a key from outside the database, with a
 new nonce, bound to its channel and setting, so that a sealed text copied to another setting does not open. The text
@@ -25,9 +25,10 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fieldpost.core.errors import ConfigError, Conflict, Unavailable
 from fieldpost.core.events.subscription import Subscription
-from fieldpost.core.lists import Channel
+from fieldpost.core.lists import Channel, NotificationList
 from fieldpost.core.log_scrubber import LogScrubber
 from fieldpost.core.secret import Scrubber, Secret
+from fieldpost.core.zgw.client import ZgwClient
 
 KEY_BYTES = 32
 KEYS_MAX = 16
@@ -37,18 +38,27 @@ _FORMAT = "1"
 
 @dataclass(frozen=True, slots=True)
 class SecretOwner:
-    """The channel or subscription that a secret belongs to; a sealed secret opens for its owner only."""
+    """The channel, subscription or client that a secret belongs to; a sealed secret opens for its owner only."""
 
-    kind: Literal["channel", "subscription"]
+    kind: Literal["channel", "list", "subscription", "ZGW client"]
     id: str
     name: str
     """For messages."""
 
 
-def owner_of(owner: Channel | Subscription) -> SecretOwner:
-    if isinstance(owner, Subscription):
-        return SecretOwner("subscription", owner.subscription_id, owner.name)
-    return SecretOwner("channel", owner.name, owner.name)
+WithSecrets = Channel | NotificationList | Subscription | ZgwClient
+
+
+def owner_of(owner: WithSecrets) -> SecretOwner:
+    match owner:
+        case Subscription():
+            return SecretOwner("subscription", owner.subscription_id, owner.name)
+        case ZgwClient():
+            return SecretOwner("ZGW client", owner.client_id, owner.client_id)
+        case NotificationList():
+            return SecretOwner("list", owner.name, owner.name)
+        case Channel():
+            return SecretOwner("channel", owner.name, owner.name)
 
 
 class SecretUnreadable(Unavailable):
@@ -153,10 +163,16 @@ class Keyring:
         opened = {name: self.open(sealed, bound, name) for name, sealed in owner.secrets.items()}
         return Opened({**owner.settings, **opened}, Scrubber(opened.values()))
 
-    def problem_of(self, owner: Channel | Subscription) -> str | None:
-        """Why the channel's secrets cannot be read; None when they can."""
+    def open_targets(self, list_name: str, sealed: Mapping[str, str]) -> dict[str, Secret]:
+        """The secrets of targets of a list, by address. Raises SecretUnreadable."""
+        owner = SecretOwner("list", list_name, list_name)
+        return {address: self.open(text, owner, address) for address, text in sealed.items()}
+
+    def problem_of(self, owner: WithSecrets) -> str | None:
+        """Why the owner's secrets cannot be read; None when they can."""
         try:
-            self.open_owner(owner)
+            for name, sealed in owner.secrets.items():
+                self.open(sealed, owner_of(owner), name)
         except SecretUnreadable as error:
             return error.message
         return None

@@ -37,7 +37,8 @@ class UpkeepOptions:
     lease_s: float = 15.0
     """How long a node leads without renewal; then another node takes over purge and history."""
     renew_s: float = 5.0
-    """Interval at which the leader renews its lease and other nodes try to take it; at most a third of the lease."""
+    """Interval at which the leader renews its lease and other nodes try to take it; at most a third of the lease. Nodes
+    also end database sessions of frozen nodes at this interval."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

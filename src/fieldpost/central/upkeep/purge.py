@@ -19,9 +19,10 @@ from fieldpost.central.store.engine.purging import BEGINNING, PurgedBatch, Purge
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.events import retention as events
+from fieldpost.central.store.events import routes
 from fieldpost.central.store.notifications import retention
 from fieldpost.central.store.search import bulk_actions, terms
-from fieldpost.central.store.sites import cached_calls, health, intents
+from fieldpost.central.store.sites import cached_calls, health, intents, switches
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.clock import Clock
@@ -66,6 +67,7 @@ class Purge:
             _Kept("notifications", o.terminal_retention_days, retention.purge_notifications),
             _Kept("events", event_retention_days, events.purge_events),
             _Kept("event_tombstones", o.tombstone_extra_days, events.TOMBSTONES.purge),
+            _Kept("cooldowns", o.sample_retention_days, routes.COOLDOWNS.purge),
             _Kept("audit", o.audit_retention_days, retention.purge_audit),
             _Kept("bulk_actions", o.audit_retention_days, bulk_actions.purge),
             _Kept("tombstones", o.tombstone_retention_days, retention.TOMBSTONES.purge),
@@ -74,6 +76,7 @@ class Purge:
             _Kept("cached_calls", o.terminal_retention_days, cached_calls.ENDED.purge),
             _Kept("gone_cached_calls", o.terminal_retention_days, cached_calls.GONE.purge),
             _Kept("intents", o.audit_retention_days, intents.ENDED.purge),
+            _Kept("site_switches", o.audit_retention_days, switches.RECORDED.purge),
             _Kept("site_health_samples", o.sample_retention_days, health.SAMPLES.purge),
             _Kept("search_terms", o.terminal_retention_days, terms.purge),
             _Kept("sessions", LOGIN_RETENTION_DAYS, identities.purge_sessions),

@@ -14,6 +14,7 @@ from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.upkeep.purge import Purge
 from fieldpost.central.upkeep.sampler import Sampler
 from fieldpost.central.upkeep.sealer import Sealer
+from fieldpost.central.upkeep.session_watch import SessionWatch
 from fieldpost.clock import Clock
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.sites.health import Freshness
@@ -26,6 +27,7 @@ class CentralUpkeep:
     sampler: Sampler
     indexer: Indexer
     clock_watch: ClockWatch
+    session_watch: SessionWatch
     sealer: Sealer
     expiry: ParkedExpiry
 
@@ -51,6 +53,7 @@ class CentralUpkeep:
             Sampler(store, clock, leader, by, options, freshness),
             Indexer(store, clock, leader),
             ClockWatch(store, clock),
+            SessionWatch(store, clock, options),
             Sealer(store, clock, leader, keyring or Keyring(), retention, heads_file),
             ParkedExpiry(store, clock, leader, webhooks),
         )

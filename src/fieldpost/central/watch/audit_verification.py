@@ -17,7 +17,7 @@ from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit_seals
 from fieldpost.central.store.notifications.audit_seals import StoredBatch
-from fieldpost.core.audit_seal import Tampering, TamperingFound, compare_entries, unpack
+from fieldpost.core.audit_seal import ENTRY_BYTES, Tampering, TamperingFound, compare_entries, unpack
 
 BATCHES_MAX = 200
 ENTRIES_MAX = 20_000
@@ -94,7 +94,7 @@ def _piece(
     return VerifiedPiece(
         findings[:FINDINGS_MAX],
         [BatchHead(one.batch.number, one.head.hex()) for one in chosen],
-        sum(len(one.batch.entries) for one in chosen) // 48,
+        sum(len(one.batch.entries) for one in chosen) // ENTRY_BYTES,
         end + 1 if end < last and chosen else None,
         last,
         audit_seals.count_unsealed(conn),
@@ -106,7 +106,7 @@ def _bounded(found: Sequence[StoredBatch]) -> list[StoredBatch]:
     chosen: list[StoredBatch] = []
     size = 0
     for one in found:
-        size += len(one.batch.entries) // 48
+        size += len(one.batch.entries) // ENTRY_BYTES
         if chosen and size > ENTRIES_MAX:
             break
         chosen.append(one)

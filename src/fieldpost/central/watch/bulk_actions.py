@@ -7,6 +7,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from fieldpost.central.access.audit_trail import not_found, present
+from fieldpost.central.access.ownership import is_own_recovery
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import records
@@ -82,18 +83,31 @@ class BulkActionReader:
         before = page_start(limit, cursor)
         return await self._store.read(_page, limit, before, now=self._store.now())
 
-    async def get(self, action_id: str) -> BulkAction:
-        found = await self._store.read(rows.get, action_id) if is_id(action_id) else None
+    async def get(self, action_id: str, owner: str | None = None) -> BulkAction:
+        """The action; NotFound also if it is not a recovery of a subscription of this owner, if one is given."""
+        found = await self._store.read(_get, action_id, owner) if is_id(action_id) else None
         return present(found, "bulk", action_id, label="bulk action")
 
     async def rows(
-        self, action_id: str, *, outcome: str | None = None, limit: int = LIMIT_DEFAULT, cursor: str | None = None
+        self,
+        action_id: str,
+        *,
+        owner: str | None = None,
+        outcome: str | None = None,
+        limit: int = LIMIT_DEFAULT,
+        cursor: str | None = None,
     ) -> RowPage:
         """The rows of an action in their order, all or those with this outcome."""
-        return (await self.story(action_id, outcome=outcome, limit=limit, cursor=cursor)).page
+        return (await self.story(action_id, owner=owner, outcome=outcome, limit=limit, cursor=cursor)).page
 
     async def story(
-        self, action_id: str, *, outcome: str | None = None, limit: int = LIMIT_DEFAULT, cursor: str | None = None
+        self,
+        action_id: str,
+        *,
+        owner: str | None = None,
+        outcome: str | None = None,
+        limit: int = LIMIT_DEFAULT,
+        cursor: str | None = None,
     ) -> BulkActionStory:
         """The action with a page of its rows and their notifications, read in one transaction."""
         check_limit(limit)
@@ -101,7 +115,12 @@ class BulkActionReader:
         wanted = None if outcome is None else parse_choice(RowOutcome, outcome, "bulk.outcome", "outcome")
         if not is_id(action_id):
             raise not_found("bulk", action_id, label="bulk action")
-        return await self._store.read(_story, action_id, wanted, limit, after, now=self._store.now())
+        return await self._store.read(_story, action_id, owner, wanted, limit, after, now=self._store.now())
+
+
+def _get(conn: Connection, action_id: str, owner: str | None) -> BulkAction | None:
+    found = rows.get(conn, action_id)
+    return found if found is not None and is_own_recovery(conn, found, owner) else None
 
 
 def _page(conn: Connection, limit: int, before: PageKey | None, *, now: datetime | None) -> BulkActionPage:
@@ -112,9 +131,16 @@ def _page(conn: Connection, limit: int, before: PageKey | None, *, now: datetime
 
 
 def _story(
-    conn: Connection, action_id: str, outcome: RowOutcome | None, limit: int, after: int, *, now: datetime | None
+    conn: Connection,
+    action_id: str,
+    owner: str | None,
+    outcome: RowOutcome | None,
+    limit: int,
+    after: int,
+    *,
+    now: datetime | None,
 ) -> BulkActionStory:
-    action = present(rows.get(conn, action_id), "bulk", action_id, label="bulk action")
+    action = present(_get(conn, action_id, owner), "bulk", action_id, label="bulk action")
     found = rows.rows_of(conn, action_id, after=after, limit=limit + 1, outcome=outcome)
     page = found[:limit]
     kept = records.without_bodies(conn, [row.notification_id for row in page])

@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import breakers
-from fieldpost.central.watch.issues import Issue, IssueCode, IssueSeverity
+from fieldpost.central.watch.issue import Issue, IssueCode, IssueSeverity
 from fieldpost.central.watch.kpis import Kpis
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.nodes import Centre, Nodes, NodeState
@@ -21,8 +21,9 @@ from fieldpost.central.watch.overview import OverviewReader
 from fieldpost.central.watch.sites import Fleet, SiteReader
 from fieldpost.core.delivery.breaker import Breaker, BreakerState
 from fieldpost.core.errors import Unavailable
+from fieldpost.core.events.subscription import SUBSCRIPTION_KEY
 from fieldpost.core.kpi import KPIS, Kpi, Snapshot
-from fieldpost.core.sites.health import LinkState, SiteHealth
+from fieldpost.core.sites.health import LinkState, PairReport, SiteHealth
 
 
 class Exposition:
@@ -50,7 +51,8 @@ class Exposition:
     async def _families(self) -> list[Metric]:
         try:
             snapshot, centre = await self._kpis.now(), await self._nodes.all()
-            found = await self._store.read(breakers.load)
+            found = await self._store.read(breakers.of_channels_and_lists)
+            receivers = await self._store.read(breakers.failing_counts, SUBSCRIPTION_KEY)
             fleet, overview = await self._sites.all(), await self._overview.now()
         except Unavailable:
             return [_gauge(STORE_UP, [((), 0)])]
@@ -59,6 +61,7 @@ class Exposition:
             *_of_kpis(snapshot),
             *_of_centre(centre),
             _of_breakers(found.values()),
+            _gauge(RECEIVERS, [((health,), count) for health, count in receivers.items()]),
             *_of_fleet(fleet),
             _of_issues(overview.issues),
         ]
@@ -79,7 +82,14 @@ LEASE = StoreMetric(
     "fieldpost_lease_remaining_seconds", "Seconds until a lease expires; below 0 it has expired.", ("name", "owner")
 )
 BREAKER = StoreMetric(
-    "fieldpost_breaker_state", "1 for the present state of a breaker, 0 for the others.", ("breaker", "state")
+    "fieldpost_breaker_state",
+    "1 for the present state of a breaker of a channel or list, 0 for the others.",
+    ("breaker", "state"),
+)
+RECEIVERS = StoreMetric(
+    "fieldpost_unhealthy_receivers",
+    "Subscriptions whose receivers fail: monitored (failures are counted) or blocked.",
+    ("health",),
 )
 SITE_LINK = StoreMetric(
     "fieldpost_site_link_state", "1 for the present state of a site, 0 for the others.", ("site", "state")
@@ -108,6 +118,26 @@ OF_REPORT: Mapping[StoreMetric, Callable[[SiteHealth, datetime], float | None]] 
     ): lambda health, _: health.clock_offset_s,
 }
 """Metrics of one figure per site that has reported."""
+NODE_LINK = StoreMetric(
+    "fieldpost_site_node_link_state",
+    "1 for the present state of a node of a pair, 0 for the others.",
+    ("site", "node", "state"),
+)
+NODE_LEADS = StoreMetric(
+    "fieldpost_site_node_leads",
+    "1 for the leader of a pair, the node with the highest epoch, else 0.",
+    ("site", "node"),
+)
+PAIR_EPOCH = StoreMetric("fieldpost_site_epoch", "Highest epoch of a pair; grows with each switch.", ("site",))
+OF_LEADER: Mapping[StoreMetric, Callable[[PairReport], float]] = {
+    StoreMetric(
+        "fieldpost_site_pair_lag_seconds", "Age of the oldest change that the standby lacks, as reported.", ("site",)
+    ): lambda pair: pair.lag_s,
+    StoreMetric("fieldpost_site_pair_lag_changes", "Changes that the standby lacks, as reported.", ("site",)): (
+        lambda pair: pair.lag_changes
+    ),
+}
+"""Metrics of one figure per pair whose leader has reported."""
 SITE_INTENTS = StoreMetric("fieldpost_site_open_intents", "Intents that a site has not answered yet.", ("site",))
 ISSUES = StoreMetric("fieldpost_issues", "Open issues, as the Health page lists them.", ("code", "severity"))
 
@@ -125,11 +155,16 @@ STORE_METRICS: tuple[StoreMetric, ...] = (
     NODES,
     LEASE,
     BREAKER,
+    RECEIVERS,
     ISSUES,
     SITE_LINK,
     SITE_DEPTH,
     *OF_REPORT,
     SITE_INTENTS,
+    NODE_LINK,
+    NODE_LEADS,
+    PAIR_EPOCH,
+    *OF_LEADER,
 )
 """All metrics that are read from the store."""
 
@@ -169,6 +204,14 @@ def _of_fleet(fleet: Fleet) -> Iterator[Metric]:
         values = [(site, value_of(health, fleet.as_of)) for site, health in reporting]
         yield _gauge(metric, [((site,), value) for site, value in values if value is not None])
     yield _gauge(SITE_INTENTS, [((s.record.name,), s.open_intents) for s in fleet.sites])
+    pairs = [site for site in fleet.sites if site.is_pair]
+    nodes = [(site.record.name, node) for site in pairs for node in site.nodes]
+    yield _gauge(NODE_LINK, [((s, str(n.node), state.value), n.link is state) for s, n in nodes for state in LinkState])
+    yield _gauge(NODE_LEADS, [((site, str(node.node)), node.is_leader) for site, node in nodes])
+    yield _gauge(PAIR_EPOCH, [((site.record.name,), site.epoch or 0) for site in pairs])
+    leading = [(site, node.pair) for site, node in nodes if node.is_leader and node.pair]
+    for metric, figure_of in OF_LEADER.items():
+        yield _gauge(metric, [((site,), figure_of(pair)) for site, pair in leading])
 
 
 def _of_issues(issues: Sequence[Issue]) -> Metric:

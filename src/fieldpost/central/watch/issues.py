@@ -7,11 +7,22 @@ nothing themselves. Issues are ordered by severity, then by the number of notifi
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
 from urllib.parse import quote
 
+from fieldpost.central.watch.channel_checks import ChannelWarning
 from fieldpost.central.watch.channels import ChannelState
+from fieldpost.central.watch.events.event_health import RELAY_SILENT, EventHealth
+from fieldpost.central.watch.issue import (
+    NAMES_MAX,
+    SEPARATE_MAX,
+    Issue,
+    IssueCode,
+    IssueSeverity,
+    few,
+    site_path,
+)
 from fieldpost.central.watch.nodes import Centre, Node, NodeState
+from fieldpost.central.watch.pair_issues import pair_issues
 from fieldpost.central.watch.sites import SiteState
 from fieldpost.core.checks import DISK_FAILING_BYTES, DISK_WARNING_BYTES, Check, CheckVerdict
 from fieldpost.core.delivery.breaker import Breaker, BreakerState
@@ -20,10 +31,6 @@ from fieldpost.core.quantities import age, number, size
 from fieldpost.core.sites.health import SiteCondition
 from fieldpost.core.sites.usage import WARNING_SHARE, SiteCeilings, SiteUsage
 
-NAMES_MAX = 4
-"""How many sites one text names; it counts the others."""
-SEPARATE_MAX = 3
-"""Up to this number of sites with the same issue, each site gets a separate issue."""
 LOST_SHOWN = timedelta(days=1)
 """How long a lost node remains an issue."""
 NODES_LINK = "/#nodes"
@@ -32,64 +39,13 @@ _DIRECTION_MARKS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)
 """Unicode direction overrides: inside a quoted error they would reverse the rest of our sentence."""
 
 
-class IssueSeverity(StrEnum):
-    """The severity of an issue, the worst first."""
-
-    CRITICAL = "critical"
-    """Central itself cannot work."""
-    ERROR = "error"
-    """Notifications are not delivered, or will be lost sight of, until somebody acts."""
-    WARNING = "warning"
-    """May turn into an error."""
-
-
-class IssueCode(StrEnum):
-    """The stable name of each kind of issue. Those of central are the checks of a node's readiness."""
-
-    STORE = "central.store"
-    MIGRATIONS = "central.migrations"
-    LOG = "central.log"
-    DISPATCHER = "central.dispatcher"
-    LEADER = "central.leader"
-    AUDIT = "central.audit"
-    NODE_LOST = "node.lost"
-    SECRETS = "secrets.unreadable"
-    OVERDUE = "notifications.overdue"
-    PARKED = "notifications.parked"
-    STUCK = "notifications.stuck"
-    CHANNEL_BLOCKED = "channel.blocked"
-    CHANNEL_FAILING = "channel.failing"
-    SITE_OFFLINE = "site.offline"
-    SITE_LATE = "site.late"
-    SITE_STOPPED = "site.stopped"
-    SITE_FAILING = "site.failing"
-    SITE_REJECTED = "site.rejected"
-    SITE_DISK = "site.disk"
-    SITE_FULL = "site.full"
-    CALLS_PARKED = "calls.parked"
-
-
-@dataclass(frozen=True, slots=True)
-class Issue:
-    """One finding about health."""
-
-    code: IssueCode
-    severity: IssueSeverity
-    text: str
-    link: str
-    """The path of the console page on which to act."""
-    affected: int = 0
-    """How many notifications (or cached calls) it concerns."""
-    subjects: int = 1
-    """How many notifications, cached calls, channels, sites or nodes it is about."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthInputs:
     """Everything that the judgement reads."""
 
     as_of: datetime
     figures: KpiValues
+    """KPIs of lists and webhooks together."""
     by: Thresholds
     sites: Sequence[SiteState]
     centre: Centre
@@ -100,6 +56,10 @@ class HealthInputs:
     usage: Mapping[str, SiteUsage] = field(default_factory=dict)
     """The usage of the sites that may be close to a ceiling."""
     ceilings: SiteCeilings = field(default_factory=SiteCeilings)
+    blocked_receivers: int = 0
+    """How many subscriptions are blocked."""
+    events: EventHealth = field(default_factory=EventHealth)
+    channel_warnings: Sequence[ChannelWarning] = ()
 
 
 def judge(inputs: HealthInputs) -> list[Issue]:
@@ -112,11 +72,6 @@ def judge(inputs: HealthInputs) -> list[Issue]:
 def verdict(issues: Sequence[Issue]) -> str:
     """`well` without issues, else the worst severity."""
     return issues[0].severity.value if issues else "well"
-
-
-def site_path(name: str) -> str:
-    """The console page of a site."""
-    return f"/sites/{quote(name)}"
 
 
 def _checks(inputs: HealthInputs) -> Iterator[Issue]:
@@ -147,6 +102,15 @@ def _blocked(inputs: HealthInputs) -> Iterator[Issue]:
             yield Issue(
                 IssueCode.CHANNEL_BLOCKED, IssueSeverity.ERROR, text, _channel_path(state.channel.name), state.held
             )
+        elif blocked := state.blocked_lists:
+            held = f" {_count(state.held, 'notification')} held." if state.held else ""
+            names = ", ".join(blocked[:3]) + (f" and {len(blocked) - 3} more" if len(blocked) > 3 else "")
+            reason = state.list_breakers[blocked[0]].last_error or "it fails"
+            lists = f"list {names} is" if len(blocked) == 1 else f"the lists {names} are"
+            text = f"Channel {state.channel.name}: {lists} blocked: {reason}.{held}"
+            yield Issue(
+                IssueCode.CHANNEL_BLOCKED, IssueSeverity.ERROR, text, _channel_path(state.channel.name), state.held
+            )
 
 
 def _next_probe(breaker: Breaker, now: datetime) -> str:
@@ -160,6 +124,23 @@ def _next_probe(breaker: Breaker, now: datetime) -> str:
 def _keys(inputs: HealthInputs) -> Iterator[Issue]:
     for text in inputs.keys:
         yield Issue(IssueCode.SECRETS, IssueSeverity.ERROR, _sentence(text), "/channels")
+
+
+def _settings(inputs: HealthInputs) -> Iterator[Issue]:
+    """Settings that are probably a mistake: some with their text, more of them counted."""
+    kinds = (
+        (IssueCode.CHANNEL_SETTINGS, "channel", "/channels", [one for one in inputs.channel_warnings if one.channel]),
+        (IssueCode.LIST_TARGETS, "list", "/lists", [one for one in inputs.channel_warnings if one.list_name]),
+    )
+    for code, kind, path, found in kinds:
+        names = [one.channel or one.list_name or "" for one in found]
+        if len(found) <= SEPARATE_MAX:
+            for name, one in zip(names, found, strict=True):
+                link = f"{path}/{quote(name, safe='')}"
+                yield Issue(code, IssueSeverity.WARNING, _sentence(one.text), link)
+        else:
+            text = f"{number(len(found))} warnings about {kind}s: {few(sorted(set(names)))}. The first: {found[0].text}"
+            yield Issue(code, IssueSeverity.WARNING, _sentence(text), path, subjects=len(found))
 
 
 def _parked(inputs: HealthInputs) -> Iterator[Issue]:
@@ -180,6 +161,38 @@ def _calls(inputs: HealthInputs) -> Iterator[Issue]:
         yield Issue(IssueCode.CALLS_PARKED, IssueSeverity.WARNING, text, "/cached-calls?status=parked", count, count)
 
 
+def _receivers(inputs: HealthInputs) -> Iterator[Issue]:
+    if count := inputs.blocked_receivers:
+        text = f"{_count(count, 'webhook receiver')} blocked after failures; notifications to {_them(count)} are held."
+        yield Issue(IssueCode.RECEIVER_BLOCKED, IssueSeverity.WARNING, text, "/unhealthy-receivers", subjects=count)
+    if expiring := inputs.events.expiring:
+        names = few([one.name for one in expiring])
+        text = f"The token for the receiver has expired or will expire within an hour: {names}."
+        yield Issue(IssueCode.RECEIVER_TOKEN, IssueSeverity.WARNING, text, "/subscriptions", subjects=len(expiring))
+
+
+def _events(inputs: HealthInputs) -> Iterator[Issue]:
+    found = inputs.events
+    if found.unmatched:
+        text = f"Events of the last day matched neither a route nor a subscription: {few(found.unmatched)}."
+        link, count = "/try-routes", len(found.unmatched)
+        yield Issue(IssueCode.EVENTS_UNMATCHED, IssueSeverity.WARNING, text, link, subjects=count)
+    if found.waiting:
+        count = sum(group.count for group in found.waiting)
+        names = few([f"{group.topic} ({group.type})" for group in found.waiting])
+        text = f"{_count(count, 'event')} waiting for a template: {names}."
+        yield Issue(IssueCode.TEMPLATE_MISSING, IssueSeverity.ERROR, text, "/templates", subjects=len(found.waiting))
+    elif found.without_template:
+        text = f"Routes without a template: {few(found.without_template)}. Their events will wait."
+        count = len(found.without_template)
+        yield Issue(IssueCode.TEMPLATE_MISSING, IssueSeverity.WARNING, text, "/routes", subjects=count)
+    silent = [one for one in found.outboxes if one.open_count and inputs.as_of - one.reported_at > RELAY_SILENT]
+    if silent:
+        rows, names = sum(one.open_count for one in silent), few([one.source for one in silent])
+        text = f"No relay has reported for 5 minutes, with {number(rows)} open rows in the outbox: {names}."
+        yield Issue(IssueCode.OUTBOX_SILENT, IssueSeverity.ERROR, text, "/events", rows, len(silent))
+
+
 def _silent(inputs: HealthInputs) -> Iterator[Issue]:
     """One issue for all offline sites, one for all late and one for all stopped ones: they often have one cause."""
     for condition, code, severity in (
@@ -190,7 +203,7 @@ def _silent(inputs: HealthInputs) -> Iterator[Issue]:
         found = [site for site in inputs.sites if site.condition is condition]
         if not found:
             continue
-        silence = age(max(inputs.as_of - site.health.received_at for site in found if site.health))
+        silence = age(max(inputs.as_of - site.heard_at for site in found if site.heard_at))
         waiting = _waiting(found)
         is_one = len(found) == 1
         reports = f"{'Its last report' if is_one else 'Their last reports'} counted {number(waiting)} waiting."
@@ -269,6 +282,10 @@ def _full_sites(inputs: HealthInputs) -> Iterator[Issue]:
             yield Issue(IssueCode.SITE_FULL, IssueSeverity.WARNING, text, link, usage.rows)
 
 
+def _pairs(inputs: HealthInputs) -> Iterator[Issue]:
+    return pair_issues(list(_reporting(inputs)), inputs.as_of)
+
+
 def lost_nodes(centre: Centre) -> list[Node]:
     """Nodes that disappeared within the last day, unless their host runs a newer node."""
     back = {n.record.host: n.record.started_at for n in reversed(centre.nodes) if n.state is NodeState.RUNNING}
@@ -307,8 +324,12 @@ _RULES: tuple[Callable[[HealthInputs], Iterator[Issue]], ...] = (
     _stuck,
     _rejected,
     _calls,
+    _settings,
+    _receivers,
+    _events,
     _disks,
     _full_sites,
+    _pairs,
     _nodes,
     _counting,
 )

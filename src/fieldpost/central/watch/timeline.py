@@ -8,6 +8,8 @@ from enum import StrEnum
 from fieldpost.central.store.notifications.attempts import AttemptRecord
 from fieldpost.core.actor import APP
 from fieldpost.core.audit import AuditEntry, AuditKind, AuditStatus
+from fieldpost.core.delivery.exchange import Exchange
+from fieldpost.core.events.subscription import SUBSCRIPTION_KEY
 from fieldpost.core.notification import Notification, Status, TargetStatus
 
 
@@ -36,6 +38,8 @@ class Step:
     begins_cycle: bool = False
     action_id: str | None = None
     """The bulk action that made the change."""
+    exchanges: tuple[Exchange, ...] = ()
+    """Requests and responses of a webhook."""
 
 
 class StepState(StrEnum):
@@ -79,7 +83,7 @@ def timeline(
     next_attempt_at: datetime | None = None,
 ) -> tuple[Step, ...]:
     """All steps, oldest first; future ones are last. `next_attempt_at` is None for an attempt that is due now."""
-    happened = [_attempt(number, attempt) for number, attempt in enumerate(attempts, 1)]
+    happened = [_attempt(n, number, attempt) for number, attempt in enumerate(attempts, 1)]
     happened += [_action(entry) for entry in entries if entry.kind is AuditKind.OPERATOR_ACTION]
     happened.sort(key=lambda step: step.at or datetime.min.replace(tzinfo=UTC))
     return (
@@ -101,20 +105,23 @@ def cycles(steps: Sequence[Step]) -> list[list[Step]]:
 
 
 def stops(n: Notification, attempts: Sequence[AttemptRecord], channel: str | None) -> tuple[Stop, ...]:
-    """Script, site, central, channel, inbox, and the state of each."""
+    """Script, site, central, channel and inbox (of a webhook: webhook and receiver), and the state of each."""
     central, on_channel, inbox = _states(n, attempts)
     p = n.provenance
     is_app = p.site.startswith(APP)
     reached = sum(target.status is TargetStatus.DELIVERED for target in n.targets)
     progress = f"{reached} of {len(n.targets)} reached" if n.targets else None
+    way, end = ("webhook", "receiver") if _is_of_subscription(n) else ("channel", "inbox")
+    if _is_of_subscription(n):
+        progress = None
     waiting = f"waits for its {'next' if attempts else 'first'} attempt"
     tries = f"{len(attempts)} attempt{'' if len(attempts) == 1 else 's'}" if attempts else None
     return (
         Stop("application" if is_app else "script", p.script, StepState.DONE, at=n.site_enqueued_at),
         Stop("API" if is_app else "site", p.site.removeprefix(APP), StepState.DONE),
         Stop("central", None, central, waiting if central is StepState.HERE else None, n.created_at),
-        Stop("channel", channel, on_channel, "held" if n.held_by else tries, n.last_attempt_at),
-        Stop("inbox", n.list_name, inbox, "discarded" if n.status is Status.DISCARDED else progress, n.delivered_at),
+        Stop(way, channel, on_channel, "held" if n.held_by else tries, n.last_attempt_at),
+        Stop(end, n.list_name, inbox, "discarded" if n.status is Status.DISCARDED else progress, n.delivered_at),
     )
 
 
@@ -144,23 +151,30 @@ def _states(n: Notification, attempts: Sequence[AttemptRecord]) -> tuple[StepSta
     return StepState.DONE, failed, StepState.AHEAD
 
 
+def _is_of_subscription(n: Notification) -> bool:
+    return n.delivery_key.startswith(SUBSCRIPTION_KEY)
+
+
 def _sent(n: Notification) -> Step:
     p = n.provenance
+    is_app = p.site.startswith(APP)
     facts = (("script", p.script), ("instance", p.instance), ("execution", p.execution_id))
     note = "by the site's clock" if n.site_enqueued_at else None
     if n.site_enqueued_text:
         note = f"the site reported the time {n.site_enqueued_text!r}"
     return Step(
         tone=Tone.PLAIN,
-        title=f"Sent at {p.site}",
+        title=f"{'Published' if n.event_id else 'Sent'} {'by' if is_app else 'at'} {p.site.removeprefix(APP)}",
         at=n.site_enqueued_at,
         note=note,
         facts=tuple((name, value) for name, value in facts if value),
     )
 
 
-def _attempt(number: int, attempt: AttemptRecord) -> Step:
+def _attempt(n: Notification, number: int, attempt: AttemptRecord) -> Step:
     outcome, tone = _OUTCOMES[attempt.outcome]
+    if attempt.outcome == "held" and _is_of_subscription(n):
+        outcome = "held: central could not make the call"
     return Step(
         tone=tone,
         title=f"Attempt {number}: {outcome}",
@@ -170,6 +184,7 @@ def _attempt(number: int, attempt: AttemptRecord) -> Step:
         reply=attempt.reply if attempt.reply and attempt.reply not in (attempt.error or "") else None,
         facts=(("phase", attempt.phase),) if attempt.phase else (),
         duration_ms=attempt.duration_ms,
+        exchanges=attempt.exchanges,
     )
 
 

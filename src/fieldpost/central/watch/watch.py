@@ -1,6 +1,7 @@
 """All queries, by noun."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 
 from fieldpost.central.secrets.keyring import Keyring
@@ -9,18 +10,25 @@ from fieldpost.central.watch.audit import AuditReader
 from fieldpost.central.watch.audit_verification import AuditVerifier
 from fieldpost.central.watch.bulk_actions import BulkActionReader
 from fieldpost.central.watch.cached_calls import CachedCalls
+from fieldpost.central.watch.channel_checks import ChannelChecks
 from fieldpost.central.watch.channels import ChannelReader
-from fieldpost.central.watch.events import EventReader
+from fieldpost.central.watch.events.deliveries import DeliveryReader, as_seen
+from fieldpost.central.watch.events.event_results import EventResultReader
+from fieldpost.central.watch.events.events import EventReader
+from fieldpost.central.watch.events.routes import RouteReader
+from fieldpost.central.watch.events.subscriptions import SubscriptionReader
+from fieldpost.central.watch.events.templates import WAITING_DAYS, TemplateReader
 from fieldpost.central.watch.exposition import Exposition
 from fieldpost.central.watch.health import HealthReader
 from fieldpost.central.watch.kpis import Kpis
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.nodes import Nodes
-from fieldpost.central.watch.notifications import NotificationReader
+from fieldpost.central.watch.notifications import Detail, NotificationReader
 from fieldpost.central.watch.overview import OverviewReader
 from fieldpost.central.watch.sites import SiteReader
-from fieldpost.central.watch.subscriptions import SubscriptionReader
 from fieldpost.clock import Clock
+from fieldpost.core.actor import Actor
+from fieldpost.core.delivery.routing import TypeTraits
 from fieldpost.core.errors import out_of_range
 from fieldpost.core.kpi import SWEEPS_UNTIL_OVERDUE, Thresholds
 from fieldpost.core.sites.health import Freshness
@@ -85,6 +93,17 @@ class Watch:
     events: EventReader
     audit_verifier: AuditVerifier
     subscriptions: SubscriptionReader
+    event_results: EventResultReader
+    deliveries: DeliveryReader
+    routes: RouteReader
+    templates: TemplateReader
+
+    async def seen_notification(self, actor: Actor, notification_id: str) -> Detail:
+        """A notification as this actor may see it. Raises NotFound, also for those of others if the actor reads only
+        its own."""
+        found = await self.notifications.detail(notification_id, actor.own_source, actor.owner_limit)
+        body = await self.deliveries.request_body(actor, found.notification)
+        return replace(found, attempts=as_seen(found.attempts, actor), request_body=body)
 
     @classmethod
     def over(
@@ -97,16 +116,22 @@ class Watch:
         sweep_interval_s: float = 10.0,
         audit_retention: timedelta = timedelta(days=365),
         ceilings: SiteCeilings | None = None,
+        template_wait_days: float = WAITING_DAYS,
+        types: Mapping[str, TypeTraits] | None = None,
+        channel_checks: ChannelChecks | None = None,
     ) -> "Watch":
         """`metrics` are those of this node; without them its dispatcher is not checked."""
         options = options or WatchOptions()
         by = options.thresholds(sweep_interval_s)
         kpis, nodes, sites = Kpis(store, clock, by), Nodes(store), SiteReader(store, clock, options.freshness)
         health = HealthReader(store, clock, keyring, metrics, sweep_interval_s)
-        channels = ChannelReader(store)
-        overview = OverviewReader(store, clock, health, kpis, nodes, sites, channels, ceilings or SiteCeilings())
+        channels = ChannelReader(store, types)
+        wait = timedelta(days=template_wait_days)
+        overview = OverviewReader(
+            store, clock, health, kpis, nodes, sites, channels, ceilings or SiteCeilings(), wait, channel_checks
+        )
         return cls(
-            NotificationReader(store, clock, by),
+            NotificationReader(store, clock, by, types),
             BulkActionReader(store),
             health,
             kpis,
@@ -120,4 +145,8 @@ class Watch:
             EventReader(store),
             AuditVerifier(store, keyring.public_keys if keyring else (), audit_retention),
             SubscriptionReader(store),
+            EventResultReader(store),
+            DeliveryReader(store),
+            RouteReader(store),
+            TemplateReader(store, template_wait_days),
         )

@@ -10,8 +10,8 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from fieldpost.cli.api import audit_verify
-from fieldpost.cli.api.filters import filtered
 from fieldpost.cli.arguments import CursorOption, LimitOption
+from fieldpost.cli.filters import filtered
 from fieldpost.cli.options import central
 from fieldpost.cli.output import moment, show_table, table
 from fieldpost.core.errors import InvalidInput, Unavailable

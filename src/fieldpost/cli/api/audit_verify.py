@@ -41,7 +41,7 @@ def verify(
     The leading node seals new entries every 10 seconds, in batches that are linked by hashes and signed. The exit code
     is 9 if the log is not as it was sealed, else 0. Needs the role admin, or with --store access to the database.
     """
-    kept = _read_heads(heads) if heads else {}
+    kept, replaced = _read_heads(heads) if heads else ({}, None)
     if (store is None) != (public_key is None):
         raise InvalidInput("cli.both", "--store and --public-key belong together", field="--store")
     pieces = _from_api(since) if store is None else _from_store(store, public_key, retention_days, since)
@@ -59,7 +59,13 @@ def verify(
             print(f"\r{entries:,} entries", end="", file=sys.stderr, flush=True)
         if findings:
             break
-    if not findings and max(kept, default=0) > piece["last_batch"]:
+    if replaced is not None:
+        text = (
+            f"the heads file has two heads of batch {replaced}: the database was replaced by an older copy, or its end "
+            "was removed, and sealed again"
+        )
+        findings.append({"kind": "cut_off", "batch": replaced, "sequence": None, "event_id": None, "text": text})
+    elif not findings and max(kept, default=0) > piece["last_batch"]:
         text = f"the database ends at batch {piece['last_batch']}, before batch {max(kept)} of the heads file"
         findings.append({"kind": "cut_off", "batch": max(kept), "sequence": None, "event_id": None, "text": text})
     if sys.stderr.isatty() and not is_json():
@@ -141,17 +147,19 @@ def _read_keys(file: Path) -> list[bytes]:
     return keys
 
 
-def _read_heads(file: Path) -> dict[int, str]:
-    """The heads by number. A torn last line, after a power cut, is skipped."""
-    found = {}
+def _read_heads(file: Path) -> tuple[dict[int, str], int | None]:
+    """The heads by number, and the first number with two heads. A torn last line, after a power cut, is skipped."""
+    found: dict[int, str] = {}
+    replaced = []
     lines = _lines(file, "--heads")
     for number, line in enumerate(lines, 1):
         parts = line.split()
         if len(parts) == 3 and parts[0].isdecimal() and len(parts[1]) == 64:
-            found[int(parts[0])] = parts[1]
+            if found.setdefault(int(parts[0]), parts[1]) != parts[1]:
+                replaced.append(int(parts[0]))
         elif number < len(lines):
             raise InvalidInput("cli.file", f"line {number} of {file} is not `number head time`", field="--heads")
-    return found
+    return found, min(replaced, default=None)
 
 
 def _lines(file: Path, option: str) -> list[str]:

@@ -1,14 +1,15 @@
 """`fieldpost channels`: configured channels."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fieldpost.cli.arguments import RetryPolicyOption
+from fieldpost.cli.arguments import DefaultRateOption, RateOption, RetryPolicyOption
 from fieldpost.cli.options import central, is_json
-from fieldpost.cli.output import Table, done, print_fields, print_json, print_lines, show_fields, show_table
+from fieldpost.cli.output import Table, done, moment, print_fields, print_json, print_lines, show_fields, show_table
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.setting import parse_scalar
 
@@ -28,6 +29,12 @@ MaxRetriesOption = Annotated[
     int | None,
     typer.Option("--max-retries", help="Number of attempts without progress before a notification is parked."),
 ]
+ReceiptWaitOption = Annotated[
+    float | None, typer.Option("--receipt-wait-s", help="Seconds to wait for the receipt of an accepted target.")
+]
+ReceiptMissingOption = Annotated[
+    str | None, typer.Option("--receipt-missing", help="Without a receipt: delivered, retry or park.")
+]
 RetryDelayOption = Annotated[float | None, typer.Option("--retry-delay-s", help="Seconds between attempts.")]
 
 
@@ -35,9 +42,40 @@ def _brief(settings: dict[str, object]) -> str:
     return ", ".join(f"{name}={value}" for name, value in settings.items() if name in ("host", "port", "from_address"))
 
 
+def _waiting(one: Mapping[str, Any]) -> str:
+    return f"{one['waiting']}{' or more' if one.get('has_more') else ''}"
+
+
+def _paused(pause: Mapping[str, Any]) -> str:
+    of = " of ".join(text for text in (pause["target"], pause["list_name"]) if text)
+    return f"{of + ' ' if of else ''}until {moment(pause['until'])}: {pause['reason']}"
+
+
+def _list_line(one: Mapping[str, Any]) -> str:
+    rate = f", {one['rate']}" if one["rate"] else ""
+    return f"{one['waiting']}{rate}, until {moment(one['empty_at'])}"
+
+
+def _pause(channel: Mapping[str, Any]) -> str | None:
+    pauses = channel["backlog"]["pauses"]
+    more = f" and {len(pauses) - 1} more" if len(pauses) > 1 else ""
+    return _paused(pauses[0]) + more if pauses else None
+
+
 CHANNELS = Table(
     "channels",
-    {"name": "name", "type": "type", "default": "is_default", "settings": lambda one: _brief(one["settings"])},
+    {
+        "name": "name",
+        "type": "type",
+        "default": "is_default",
+        "health": "health",
+        "held": "held",
+        "rate": lambda one: one["backlog"]["rate"],
+        "paused": _pause,
+        "waiting": lambda one: _waiting(one["backlog"]),
+        "empty at": lambda one: moment(one["backlog"]["empty_at"]),
+        "settings": lambda one: _brief(one["settings"]),
+    },
     empty="No channels yet. Add one: fieldpost channels add NAME --type email --set host=… --set tls=… "
     "--set from_address=… --default",
 )
@@ -46,7 +84,7 @@ CHANNELS = Table(
 @app.command()
 def add(
     name: ChannelNameArgument,
-    set_: Annotated[list[str], typer.Option("--set", help=SET_HELP)],
+    set_: Annotated[list[str] | None, typer.Option("--set", help=SET_HELP)] = None,
     secret: SecretOption = None,
     secret_file: SecretFileOption = None,
     type_: Annotated[str, typer.Option("--type", help="Type of the channel.")] = "email",
@@ -54,17 +92,23 @@ def add(
     max_retries: MaxRetriesOption = None,
     retry_delay_s: RetryDelayOption = None,
     retry: RetryPolicyOption = None,
+    rate: RateOption = None,
+    receipt_wait_s: ReceiptWaitOption = None,
+    receipt_missing: ReceiptMissingOption = None,
 ) -> None:
     """Add a channel, e.g. --type email --set host=mail.example.org --set tls=starttls --set from_address=ops@…"""
     body = {
         "name": name,
         "type": type_,
-        "settings": read_settings(set_),
+        "settings": read_settings(set_ or []),
         "secrets": read_secrets(secret or [], secret_file or []),
         "is_default": default,
         "max_retries": max_retries,
         "retry_delay_s": retry_delay_s,
         "retry": retry,
+        "rate": rate,
+        "receipt_wait_s": receipt_wait_s,
+        "receipt_missing": receipt_missing,
     }
     added = central().post("channels", body=body)
     done(added, f"Added channel {name}{', the default of its type' if default else ''}.")
@@ -91,7 +135,17 @@ def show(name: ChannelNameArgument) -> None:
             "max_retries": "max_retries",
             "retry_delay_s": "retry_delay_s",
             "retry": "retry",
+            "rate": lambda one: one["rate"] or "(default of the type)",
+            "receipt_wait_s": "receipt_wait_s",
+            "receipt_missing": "receipt_missing",
+            "health": "health",
+            "held": "held",
+            "rate in force": lambda one: one["backlog"]["rate"] or "none",
+            "waiting": lambda one: _waiting(one["backlog"]),
+            "empty at": lambda one: moment(one["backlog"]["empty_at"]),
         },
+        *(("paused", _paused(pause)) for pause in found["backlog"]["pauses"]),
+        *((f"waiting for {one['list_name']}", _list_line(one)) for one in found["backlog"]["lists"] if one["waiting"]),
         *found["settings"].items(),
         *((name, f"({state})") for name, state in found["secrets"].items()),
         *(("warning", warning) for warning in found["warnings"]),
@@ -114,16 +168,28 @@ def change(
     inherit_retry: Annotated[
         bool, typer.Option("--inherit-retry", help="Drop the policy given by --retry; retry at a fixed delay.")
     ] = False,
+    rate: RateOption = None,
+    default_rate: DefaultRateOption = False,
+    receipt_wait_s: ReceiptWaitOption = None,
+    receipt_missing: ReceiptMissingOption = None,
 ) -> None:
     """Change settings, secrets or retry policy of a channel. Everything else stays unchanged."""
     client = central()
     settings = read_settings(set_ or [])
     secrets: dict[str, object] = {**read_secrets(secret or [], secret_file or []), **dict.fromkeys(clear_secret or [])}
     body: dict[str, Any] = {"settings": settings, "secrets": secrets}
-    given = {"is_default": default, "max_retries": max_retries, "retry_delay_s": retry_delay_s}
+    given = {
+        "is_default": default,
+        "max_retries": max_retries,
+        "retry_delay_s": retry_delay_s,
+        "receipt_wait_s": receipt_wait_s,
+        "receipt_missing": receipt_missing,
+    }
     body |= {field: value for field, value in given.items() if value is not None}
     if retry is not None or inherit_retry:
         body["retry"] = retry
+    if rate is not None or default_rate:
+        body["rate"] = rate
     if len(body) == 2 and not settings and not secrets:
         raise InvalidInput("cli.nothing", "nothing to change: give at least one option")
     body["version"] = client.get("channels", name)["version"]

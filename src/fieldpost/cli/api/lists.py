@@ -7,14 +7,26 @@ from typing import Annotated, Any
 
 import typer
 
-from fieldpost.cli.arguments import RetryPolicyOption
+from fieldpost.cli.api.channels import read_secrets
+from fieldpost.cli.arguments import DefaultRateOption, RateOption, RetryPolicyOption
 from fieldpost.cli.options import central, is_json
 from fieldpost.cli.output import done, plural, print_json, show_fields, show_table, table
 from fieldpost.core.errors import InvalidInput
+from fieldpost.core.lists import LISTS_TYPE
 
 app = typer.Typer(help="Lists: named sets of targets.", no_args_is_help=True)
 
 ListNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the list.")]
+TargetSecretOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--secret", help="Target with a secret, such as a hook URL; its value is read from the terminal or a pipe."
+    ),
+]
+TargetSecretFileOption = Annotated[
+    list[str] | None, typer.Option("--secret-file", help="Secret of a target from a file, as target=file. Repeatable.")
+]
+SEVERITY_HELP = "Severity of notifications that have none: info, warning, error or critical."
 SITES_HELP = "Site that may send to the list; notifications from others are parked. Repeatable."
 
 
@@ -26,10 +38,15 @@ def _brief(found: Mapping[str, Any]) -> str:
     return ", ".join(targets[:3]) + (f" and {len(targets) - 3} more" if len(targets) > 3 else "")
 
 
+def _of_path(found: Mapping[str, Any], name: str, default: str) -> str:
+    """A property of the list's own path; a list of lists has none."""
+    return str(found[name] or ("(of each list)" if found["type"] == LISTS_TYPE else default))
+
+
 LISTS = table(
     "lists",
     "name type",
-    ("channel", lambda one: one["channel"] or "(default)"),
+    ("channel", lambda one: _of_path(one, "channel", "(default)")),
     ("targets", _brief),
     empty="No lists yet. Add one: fieldpost lists add NAME --target someone@example.org",
 )
@@ -38,7 +55,14 @@ LISTS = table(
 @app.command()
 def add(
     name: ListNameArgument,
-    target: Annotated[list[str], typer.Option("--target", "-t", help="Target, e.g. a mail address. Repeatable.")],
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--target",
+            "-t",
+            help="Target, e.g. a mail address. Repeatable; none for routes that take the address of an event.",
+        ),
+    ] = None,
     type_: Annotated[str, typer.Option("--type", help="Type of the targets.")] = "email",
     channel: Annotated[str | None, typer.Option(help="Channel to use.  [default: the default of the type]")] = None,
     park_uncertain: Annotated[
@@ -46,16 +70,23 @@ def add(
     ] = False,
     retry: RetryPolicyOption = None,
     allow_site: Annotated[list[str] | None, typer.Option(help=f"{SITES_HELP}  [default: all sites]")] = None,
+    severity: Annotated[str | None, typer.Option(help=f"{SEVERITY_HELP}  [default: none]")] = None,
+    rate: RateOption = None,
+    secret: TargetSecretOption = None,
+    secret_file: TargetSecretFileOption = None,
 ) -> None:
     """Add a list."""
     body = {
         "name": name,
         "type": type_,
-        "targets": target,
+        "targets": target or [],
         "channel": channel,
         "park_uncertain": park_uncertain,
         "retry": retry,
         "allowed_sites": allow_site or None,
+        "severity": severity,
+        "rate": rate,
+        "secrets": read_secrets(secret or [], secret_file or []),
     }
     added = central().post("lists", body=body)
     done(added, f"Added list {name} with {plural(len(added['targets']), 'target')}.")
@@ -76,9 +107,11 @@ def show(name: ListNameArgument) -> None:
         {
             "name": "name",
             "type": "type",
-            "channel": lambda one: one["channel"] or "(default of the type)",
+            "channel": lambda one: _of_path(one, "channel", "(default of the type)"),
             "park uncertain": "park_uncertain",
-            "retry": lambda one: one["retry"] or "(as the channel)",
+            "retry": lambda one: _of_path(one, "retry", "(as the channel)"),
+            "severity": lambda one: _of_path(one, "severity", "(none)"),
+            "rate": lambda one: _of_path(one, "rate", "(default of the type)"),
             "version": "version",
         },
         *(("allowed site", site) for site in found["allowed_sites"] or ["(all)"]),
@@ -103,6 +136,13 @@ def change(
     inherit_retry: Annotated[bool, typer.Option("--inherit-retry", help="Use the channel's retry policy.")] = False,
     allow_site: Annotated[list[str] | None, typer.Option(help=f"{SITES_HELP} Replaces the present sites.")] = None,
     allow_all_sites: Annotated[bool, typer.Option("--allow-all-sites", help="Allow every site.")] = False,
+    severity: Annotated[str | None, typer.Option(help=SEVERITY_HELP)] = None,
+    no_severity: Annotated[bool, typer.Option("--no-severity", help="Give notifications no severity.")] = False,
+    rate: RateOption = None,
+    default_rate: DefaultRateOption = False,
+    secret: TargetSecretOption = None,
+    secret_file: TargetSecretFileOption = None,
+    clear_secret: Annotated[list[str] | None, typer.Option(help="Target whose secret to remove. Repeatable.")] = None,
 ) -> None:
     """Change the targets, channel or policy of a list. The type cannot be changed."""
     client = central()
@@ -114,6 +154,8 @@ def change(
         ("channel", channel, default_channel),
         ("retry", retry, inherit_retry),
         ("allowed_sites", allow_site or None, allow_all_sites),
+        ("severity", severity, no_severity),
+        ("rate", rate, default_rate),
     ):
         if value is not None and is_default:
             raise InvalidInput("cli.both", f"{field} is both set and reset", field=field)
@@ -121,6 +163,8 @@ def change(
             body[field] = value
     if park_uncertain is not None:
         body["park_uncertain"] = park_uncertain
+    if secrets := {**read_secrets(secret or [], secret_file or []), **dict.fromkeys(clear_secret or [])}:
+        body["secrets"] = secrets
     if len(body) == 1:
         raise InvalidInput("cli.nothing", "nothing to change: give at least one option")
     changed = client.patch("lists", name, body=body)

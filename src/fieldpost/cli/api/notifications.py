@@ -7,11 +7,24 @@ from typing import Annotated, Any
 import typer
 
 from fieldpost.cli.api.bulk_actions import BulkRequest
-from fieldpost.cli.api.filters import BULK_FILTERS, filtered
 from fieldpost.cli.api.watching import WatchOption, watch
 from fieldpost.cli.arguments import CursorOption, LimitOption, NotificationIdArgument, ReasonOption, YesOption
+from fieldpost.cli.filters import BULK_FILTERS, filtered
 from fieldpost.cli.options import central, is_json
-from fieldpost.cli.output import CellSource, Table, columns, done, print_rows, short, show_fields, show_table, table
+from fieldpost.cli.output import (
+    CellSource,
+    Table,
+    columns,
+    done,
+    moment,
+    print_json,
+    print_lines,
+    print_rows,
+    short,
+    show_fields,
+    show_table,
+    table,
+)
 from fieldpost.core.search.filters import NOTIFICATION_FILTERS
 
 app = typer.Typer(help="Notifications at central.", no_args_is_help=True)
@@ -51,8 +64,15 @@ FIELDS = columns(
     "arrived=created_at delivered=delivered_at next_attempt=next_attempt_at",
     ("held", lambda one: f"{one['held_by']}: {one['held_reason']}" if one["held_by"] else None),
     "last_error",
+    ("part of", lambda one: f"{one['whole_id']} ({one['whole_list']})" if one["whole_id"] else None),
 )
 PARTS: dict[str, dict[str, CellSource]] = {
+    "parts": columns(
+        "list=list_name",
+        ("status", _status),
+        "attempts=attempt_count id=notification_id",
+        ("last error", short("last_error", 60)),
+    ),
     "targets": {"address": "address", "status": "status", "error": "error"},
     "attempts": columns(
         "started=started_at cycle",
@@ -110,6 +130,26 @@ def explain(notification_id: NotificationIdArgument, is_watched: WatchOption = F
     """Explain why a notification has its status, and what happens next."""
     found = _read(notification_id, is_watched)
     done({name: found[name] for name in ("notification_id", "status", "why")}, found["why"])
+
+
+@app.command()
+def log(notification_id: NotificationIdArgument) -> None:
+    """Show the requests and responses of a webhook: tries, times, headers, and the first kilobyte of the bodies.
+
+    Values of signature and credentials are hidden. Responses are for administrators and the owner of the subscription.
+    """
+    found = central().get("notifications", notification_id)
+    if is_json():
+        print_json({name: found[name] for name in ("notification_id", "request_body", "attempts")})
+        return
+    if not found["attempts"]:
+        print("Not attempted yet.")
+    for number, attempt in enumerate(found["attempts"], 1):
+        print_lines(
+            [*([""] if number > 1 else []), f"Attempt {number}, {moment(attempt['started_at'])}: {attempt['why']}"]
+        )
+        for one in attempt["exchanges"]:
+            print_lines(exchange_lines(one, found["request_body"]))
 
 
 @app.command()
@@ -179,6 +219,23 @@ def _act(request: BulkRequest, text: str) -> None:
         done(changed, text.format(notification_id))
     else:
         request.run(client)
+
+
+def exchange_lines(one: Any, request_body: str | None) -> list[str]:
+    """The tries, request and response of an attempt to one URL, as lines."""
+    lines = [f"  POST {one['url']}"]
+    for number, made in enumerate(one["tries"], 1):
+        where = f" ({made['phase']})" if made["phase"] else ""
+        result = made["status"] or f"{made['error']}{where}"
+        lines.append(f"  try {number}, after {made['offset_ms']} ms, took {made['duration_ms']} ms: {result}")
+    lines += [f"  > {name}: {value}" for name, value in one["request_headers"].items()]
+    lines += [f"  > {line}" for line in (request_body or "").splitlines()]
+    if one["status"] is None:
+        return [*lines, "  < no response"]
+    if one["response_headers"] is None:
+        return [*lines, f"  < {one['status']} (only administrators and the owner can read the response)"]
+    lines += [f"  < {one['status']}", *(f"  < {name}: {value}" for name, value in one["response_headers"].items())]
+    return lines + [f"  < {line}" for line in one["response_body"].splitlines()]
 
 
 def _read(notification_id: str, is_watched: bool) -> dict[str, Any]:

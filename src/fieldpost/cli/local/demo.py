@@ -1,4 +1,4 @@
-"""`fieldpost demo`: central, sites and a mail catcher in one terminal."""
+"""`fieldpost demo`: central, sites and a catcher of mails, chats and SMS in one terminal."""
 
 import sys
 from pathlib import Path
@@ -31,8 +31,11 @@ def demo(
             "--check", help="Run unattended, verify the deliveries and exit within 45 s: 0 on success, else 1."
         ),
     ] = False,
+    pair: Annotated[
+        bool, typer.Option("--pair", help="Run the harbour as a pair of two nodes, and show what to freeze.")
+    ] = False,
 ) -> None:
-    """Run central, two sending sites and a mail catcher on this machine. Ctrl-C stops everything.
+    """Run central, two sending sites and a catcher of mails, chats and SMS on this machine. Ctrl-C stops everything.
 
     The next start continues with the same data.
     """
@@ -42,4 +45,4 @@ def demo(
         raise ConfigError("demo.platform", "the demo needs Linux or macOS", hint="on Windows, run it in WSL")
     from fieldpost.demo.demo import DemoOptions, run_demo
 
-    raise typer.Exit(run_demo(DemoOptions(folder, store, port, inbox_port, smtp_port, check)))
+    raise typer.Exit(run_demo(DemoOptions(folder, store, port, inbox_port, smtp_port, check, pair)))

@@ -39,6 +39,13 @@ def send(
     execution_id: ExecutionOption = None,
     parent_execution_id: ParentOption = None,
     key: KeyOption = None,
+    severity: Annotated[
+        str | None, typer.Option(help="info, warning, error or critical.  [default: of the list]")
+    ] = None,
+    incident: Annotated[
+        str | None, typer.Option(help="Subject of the alarm; the same text when it is raised and cleared.")
+    ] = None,
+    cleared: Annotated[bool, typer.Option("--cleared", help="Report that the incident is over.")] = False,
 ) -> None:
     """Send a notification from this site and print its id. It is stored on disk; the agent forwards it."""
     from fieldpost.core.text import BODY_BYTES_MAX
@@ -47,7 +54,9 @@ def send(
     given = _provenance(instance, script, execution_id, parent_execution_id)
     with Site.open(folder) as site, site.context(**given):
         text = _read_stdin(BODY_BYTES_MAX) if body == "-" else body
-        notification_id = site.notify.to(to).send(subject, text, key=key)
+        notification_id = site.notify.to(to).send(
+            subject, text, key=key, severity=severity, incident=incident, is_cleared=cleared
+        )
     done({"notification_id": notification_id}, notification_id)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fieldpost.cli.local import join, site_buffer, site_messages
+from fieldpost.cli.local import join, pair, site_buffer, site_messages
 from fieldpost.cli.local.agent import run_agent
 from fieldpost.cli.local.site_buffer import SiteFolderOption, pass_folder_on
 from fieldpost.cli.options import is_json
@@ -20,6 +20,9 @@ app.command()(site_messages.parked)
 app.command()(site_messages.retry)
 app.command()(site_messages.discard)
 app.add_typer(site_messages.rejected, name="rejected")
+app.add_typer(pair.app, name="pair")
+app.command()(pair.demote)
+app.command()(pair.promote)
 app.command()(site_buffer.doctor)
 app.command()(site_buffer.export)
 app.command("import")(site_buffer.import_)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
@@ -14,7 +15,10 @@ from fieldpost.cli.output import done as report
 from fieldpost.cli.output import print_fields, print_json
 
 if TYPE_CHECKING:
+    from fieldpost.core.checks import Check
     from fieldpost.site.repair.transfer import Moved
+
+ASK_S = 5.0
 
 SiteFolderOption = Annotated[
     Path, typer.Option("--folder", "-f", envvar="FIELDPOST_FOLDER", help="Folder of the site.")
@@ -32,16 +36,43 @@ def doctor(
     folder: SiteFolderOption = Path(),
     quick: Annotated[bool, typer.Option("--quick", help="Skip the comparison of indexes with tables.")] = False,
 ) -> None:
-    """Check this site: buffer, backlog, disk, agent, token and settings. Changes nothing.
+    """Check this site: buffer, backlog, disk, agent, token, settings and the pair. Changes nothing.
 
     The exit code is 9 if a check fails, 0 if there are only warnings.
     """
     from fieldpost.clock import SystemClock
+    from fieldpost.core.checks import Diagnosis
     from fieldpost.link.http.view import plain
     from fieldpost.site.repair.doctor import examine
 
     found = examine(folder, SystemClock().now(), is_quick=quick)
-    show_diagnosis(found.diagnosis, contents=None if found.contents is None else plain(asdict(found.contents)))
+    checks = Diagnosis((*found.diagnosis.checks, *_pair_checks(folder)))
+    show_diagnosis(checks, contents=None if found.contents is None else plain(asdict(found.contents)))
+
+
+def _pair_checks(folder: Path) -> "tuple[Check, ...]":
+    """The checks of a node of a pair, from its running agent if there is one."""
+    from fieldpost.cli.local.agent_socket import ask_agent
+    from fieldpost.core.errors import FieldpostError
+    from fieldpost.site.buffer.buffer import Buffer
+    from fieldpost.site.config.folder import read_folder
+    from fieldpost.site.pair.pair_files import PairFiles
+    from fieldpost.site.pair.pair_status import PairStatus, pair_checks, stored_status
+
+    if not PairFiles(folder).is_paired:
+        return ()
+    try:
+        found = ask_agent(folder, "GET", "/v1/site", timeout_s=ASK_S)["pair"]
+        return tuple(pair_checks(PairStatus(**found), has_agent=True))
+    except (FieldpostError, KeyError, TypeError):
+        pass
+    try:
+        with closing(Buffer(read_folder(folder).buffer_path)) as buffer:
+            stored = stored_status(buffer, read_folder(folder).pair.peer)
+    except FieldpostError:
+        # Reported by the checks of settings and buffer.
+        return ()
+    return () if stored is None else tuple(pair_checks(stored, has_agent=False))
 
 
 def export(
@@ -83,10 +114,15 @@ def import_(
     import tempfile
 
     from fieldpost.clock import SystemClock
+    from fieldpost.site.buffer.buffer import Buffer
     from fieldpost.site.config.folder import read_folder
+    from fieldpost.site.pair.pair_status import refuse_on_standby
     from fieldpost.site.repair.transfer import import_ as import_lines
 
     site = read_folder(folder)
+    if site.buffer_path.exists():
+        with closing(Buffer(site.buffer_path)) as buffer:
+            refuse_on_standby(buffer, site.pair.peer)
     with tempfile.TemporaryFile() if str(file) == "-" else _open(file, "rb") as lines:
         if str(file) == "-":
             # Read it completely first: a slow pipe must not keep the buffer locked.

@@ -3,25 +3,26 @@
 They read and change the site's folder, with or without an agent. Only the state of the link comes from the agent.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fieldpost.cli.arguments import CallIdArgument, NotificationIdArgument
+from fieldpost.cli.filters import filtered
 from fieldpost.cli.local.site_buffer import SiteFolderOption, pass_folder_on
 from fieldpost.cli.options import is_json
 from fieldpost.cli.output import done, moment, print_fields, print_json, print_table
+from fieldpost.core.search.filters import SITE_EVENT_FILTERS
 
 if TYPE_CHECKING:
     from fieldpost.site.buffer.buffer import Buffer
 
 LIMIT_MAX = 10_000
 ASK_S = 5.0
-ANSWER_BYTES_MAX = 1024 * 1024
 
 RowLimitOption = Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="Maximum number of rows.")]
 
@@ -34,11 +35,15 @@ def status(folder: SiteFolderOption = Path()) -> None:
     from fieldpost.site.buffer.agent_lock import running_agent
     from fieldpost.site.buffer.tracking import Tracking
     from fieldpost.site.config.folder import read_folder
+    from fieldpost.site.pair.pair_status import stored_status
 
     found = read_folder(folder)
     with _buffer_of(folder) as buffer:
         depth, calls = buffer.depth(), Tracking(buffer.read).counts()
+        stored = stored_status(buffer, found.pair.peer)
     agent = running_agent(folder)
+    answer = None if agent is None else _ask_agent(folder)
+    pair = None if stored is None else (answer or {}).get("pair") or asdict(stored)
     oldest = None if depth.oldest_created_at is None else to_text(depth.oldest_created_at)
     report = {
         "site": found.name,
@@ -48,7 +53,8 @@ def status(folder: SiteFolderOption = Path()) -> None:
         "calls": {status.value: count for status, count in calls.items()},
         "rejected": depth.rejected,
         "oldest_created_at": oldest,
-        "link": None if agent is None else _ask_agent(folder),
+        "link": None if answer is None else answer["link"],
+        "pair": pair,
     }
     if is_json():
         print_json(report)
@@ -62,41 +68,31 @@ def status(folder: SiteFolderOption = Path()) -> None:
             ("oldest", moment(oldest)),
             ("calls", _counts(calls)),
             ("rejected", depth.rejected or None),
+            *(pair_fields(pair) if pair is not None else ()),
         ]
     )
 
 
-def events(
-    kind: Annotated[str | None, typer.Option(help="Kind: queued, delivered, retried, parked, rejected, …")] = None,
-    severity: Annotated[str | None, typer.Option(help="info, warning or error.")] = None,
-    category: Annotated[str | None, typer.Option(help="notification, external_call or database_write.")] = None,
-    message_id: Annotated[str | None, typer.Option("--id", help="Only about this notification or call.")] = None,
-    target: Annotated[str | None, typer.Option(help="Only this external system or connection.")] = None,
-    instance: Annotated[str | None, typer.Option(help="Only about this machine or unit.")] = None,
-    script: Annotated[str | None, typer.Option(help="Only from this script.")] = None,
-    since: Annotated[str | None, typer.Option(help="At or after this time (UTC).")] = None,
-    until: Annotated[str | None, typer.Option(help="Before this time (UTC).")] = None,
-    words: Annotated[str | None, typer.Option(help="Only texts that contain all these words.")] = None,
-    limit: RowLimitOption = 100,
-    folder: SiteFolderOption = Path(),
-) -> None:
+def pair_fields(pair: dict[str, Any]) -> list[tuple[str, object]]:
+    """The state of a node of a pair, for people."""
+    executes = f", executes ({pair['grounds']})" if pair["grounds"] else ""
+    heard = "not heard" if pair["peer_age_s"] is None else f"heard {pair['peer_age_s']:g} s ago"
+    lag = f"{pair['lag_changes']} changes, {pair['lag_s']:g} s" if pair["lag_changes"] else "none"
+    return [
+        ("pair", f"node {pair['node']}, {pair['role']}, epoch {pair['epoch']}{executes}"),
+        ("other node", f"{pair['peer']}, {heard}"),
+        ("lag", lag),
+        ("last switch", f"{moment(pair['switched_at'])}: {pair['switch_reason']}" if pair["switched_at"] else None),
+        ("differences", ", ".join(pair["differences"]) or None),
+    ]
+
+
+@filtered(SITE_EVENT_FILTERS)
+def events(filters: dict[str, Any], limit: RowLimitOption = 100, folder: SiteFolderOption = Path()) -> None:
     """List the site's event log, newest first."""
     from fieldpost.site.buffer import event_log as log
-    from fieldpost.site.buffer.event_query import event_filter
 
-    given = {
-        "kind": kind,
-        "severity": severity,
-        "category": category,
-        "message_id": message_id,
-        "target": target,
-        "instance": instance,
-        "script": script,
-        "since": since,
-        "until": until,
-        "words": words,
-    }
-    wanted = event_filter({name: value for name, value in given.items() if value is not None})
+    wanted = log.SiteEventFilter.parse(filters)
     with _buffer_of(folder) as buffer:
         found = buffer.read(lambda cursor: log.query(cursor, wanted, limit=limit))
     _show(
@@ -159,7 +155,7 @@ def _act(folder: Path, call_id: str, action: str) -> dict[str, Any]:
     from fieldpost.core.errors import Conflict
     from fieldpost.site.buffer.tracking import Tracking
 
-    with _buffer_of(folder) as buffer:
+    with _buffer_of(folder, changes=True) as buffer:
         tracking = Tracking(buffer.read)
         record = tracking.status(call_id)
         if not getattr(buffer, action)(call_id, SystemClock().now(), by=_who()):
@@ -175,17 +171,22 @@ def _leave_box(folder: Path, message_id: str, action: str) -> None:
 
     known_id = parse_notification_id(message_id)
     work = {"resubmit": box.resubmit, "discard": box.discard}[action]
-    with _buffer_of(folder) as buffer:
+    with _buffer_of(folder, changes=True) as buffer:
         if not buffer.write(lambda cursor: work(cursor, known_id, SystemClock().now(), _who())):
             raise NotFound("rejected.unknown", f"{message_id} is not in the rejected box")
 
 
 @contextmanager
-def _buffer_of(folder: Path) -> "Iterator[Buffer]":
+def _buffer_of(folder: Path, *, changes: bool = False) -> "Iterator[Buffer]":
+    """The site's buffer; `changes` refuses it on the standby of a pair."""
     from fieldpost.site.buffer.buffer import Buffer
     from fieldpost.site.config.folder import read_folder
+    from fieldpost.site.pair.pair_status import refuse_on_standby
 
-    with closing(Buffer(read_folder(folder).buffer_path)) as buffer:
+    found = read_folder(folder)
+    with closing(Buffer(found.buffer_path)) as buffer:
+        if changes:
+            refuse_on_standby(buffer, found.pair.peer)
         yield buffer
 
 
@@ -206,25 +207,14 @@ def _short(value: Any) -> Any:
 
 
 def _ask_agent(folder: Path) -> dict[str, Any] | None:
-    """The state of the link according to the agent; None if it does not answer."""
-    import socket
-    from http.client import HTTPConnection, HTTPException
+    """The state of the site according to the agent; None if it does not answer."""
+    from fieldpost.cli.local.agent_socket import ask_agent
+    from fieldpost.core.errors import FieldpostError
 
-    if not hasattr(socket, "AF_UNIX"):
-        return None
-    connection = HTTPConnection("localhost", timeout=ASK_S)
-    connection.sock = socket.socket(socket.AF_UNIX)
-    connection.sock.settimeout(ASK_S)
     try:
-        connection.sock.connect(str(folder / "agent.sock"))
-        connection.request("GET", "/v1/site")
-        answer = json.loads(connection.getresponse().read(ANSWER_BYTES_MAX))
-        link: dict[str, Any] = answer["link"]
-        return link
-    except (OSError, HTTPException, ValueError, KeyError, TypeError):
+        return ask_agent(folder, "GET", "/v1/site", timeout_s=ASK_S)
+    except FieldpostError:
         return None
-    finally:
-        connection.close()
 
 
 def _link_text(link: Any) -> str:

@@ -5,21 +5,23 @@ it; cancellation passes through. No state kept between calls changes an outcome.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol, runtime_checkable
 
 from fieldpost.core.delivery.outcome import Outcome
+from fieldpost.core.delivery.rate import Rate
 from fieldpost.core.events.event import RecordedEvent
 from fieldpost.core.ids import NotificationId
-from fieldpost.core.notification import Provenance
+from fieldpost.core.notification import Provenance, Severity, Target
+from fieldpost.core.secret import Secret
 
 
 class ClaimLost(Exception):
     """Raised by an envelope's callbacks: another node may have claimed the row, so nothing more may be sent."""
 
 
-async def record_nothing(_targets: Sequence[str]) -> None:
+async def record_nothing(_targets: Sequence[Target]) -> None:
     """For envelopes without a stored notification."""
 
 
@@ -39,12 +41,26 @@ class Envelope:
     """The same in every attempt, so that receivers can recognise duplicates."""
     gate: Callable[[], None]
     """Call it right before the point of no return. Raises ClaimLost if the claim may have expired."""
-    record_reached: Callable[[Sequence[str]], Awaitable[None]] = record_nothing
-    """Await it with the targets just reached before you send to others: if this node then dies, they get no second
-    copy. Not needed after the last. Raises ClaimLost if another node has the notification."""
+    record_reached: Callable[[Sequence[Target]], Awaitable[None]] = record_nothing
+    """Await it with the targets just reached, as the outcome will name them (delivered or accepted), before you send to
+    others: if this node then dies, they get no second copy. Not needed after the last. Raises ClaimLost if another node
+    has the notification."""
     event: RecordedEvent | None = None
     """The event that caused the notification; None for a notification to a list."""
     provenance: Provenance | None = None
+    """The site, instance and script that sent the notification."""
+    severity: Severity | None = None
+    """The notification's severity, else the default of its list."""
+    incident: str | None = None
+    """The subject of the alarm: equal for the notifications that raise and clear it."""
+    is_cleared: bool = False
+    """Whether the notification reports that its incident is over."""
+    link: str | None = None
+    """The URL of the notification's page; None without `front.public_url`."""
+    target_secrets: Mapping[str, Secret] = field(default_factory=dict)
+    """The secret of each due target, for adapters with `SecretTargets`. A target without one never gets here."""
+    receipt_urls: Mapping[str, str] = field(default_factory=dict)
+    """The URL for the provider's receipts on each due target; empty without `front.public_url`."""
     transcript: Callable[[str], None] | None = None
     """Set while an administrator tests a channel: receives each line sent (`> EHLO …`) and received (`< 250 …`),
     without secrets."""
@@ -99,6 +115,11 @@ class SettingField:
     """Whether most channels keep the default."""
     is_destination: bool = False
     """Whether secrets go to the place, or as the user, that this names: a change requires them again."""
+    is_never_sent: bool = False
+    """For a secret that only signs: no change of a place would send it elsewhere."""
+    setting: str = ""
+    """If given, the form shows the field only when this setting has one of `values`."""
+    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +154,54 @@ class HostChecker(Protocol):
     async def check_hosts(self, settings: Mapping[str, object]) -> None:
         """Raise InvalidInput, naming the field, if a host does not exist or is not allowed. A name that cannot be
         resolved at the moment passes: this checks the name, not the network."""
+
+
+@runtime_checkable
+class SecretTargets(Protocol):
+    """An adapter whose targets are labels with a secret each: a hook URL, a routing key.
+
+    `check_target` checks the label; rows, errors and pages show it. The secret is in `Envelope.target_secrets`.
+    """
+
+    target_secret_name: str
+    """The secret, for forms and sentences: `hook URL`."""
+    has_own_urls: bool
+    """Whether each secret is a URL of its own: then the breaker is the list's, else the channel's."""
+
+    def check_target_secret(self, secret: Secret) -> Secret:
+        """Return the secret in its canonical form, or raise InvalidInput without repeating it."""
+
+
+@runtime_checkable
+class TargetWarner(Protocol):
+    """An adapter that also warns about secrets of targets that are valid but probably a mistake."""
+
+    def target_warnings(self, secret: Secret) -> list[str]:
+        """One text per warning, without the secret."""
+
+
+@runtime_checkable
+class TextCosts(Protocol):
+    """An adapter for providers that bill by the length of a text."""
+
+    def text_cost(self, envelope: Envelope) -> str:
+        """The cost of the envelope's text for each target, for its author: `2 segments`. The settings lack secrets, and
+        are empty if there is no channel."""
+
+
+@runtime_checkable
+class CallbackReceipts(Protocol):
+    """An adapter for providers that report on accepted targets by calling central."""
+
+    def needs_callbacks(self, settings: Mapping[str, object]) -> bool:
+        """Whether there is no other way to learn of a receipt."""
+
+
+@runtime_checkable
+class RateDefaults(Protocol):
+    """An adapter for providers that limit the number of requests. Channels and lists may set other rates."""
+
+    channel_rate: Rate | None
+    """The rate of a channel without a rate of its own."""
+    list_rate: Rate | None
+    """The rate of a list without a rate of its own."""

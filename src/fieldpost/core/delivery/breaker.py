@@ -98,13 +98,21 @@ def record(breaker: Breaker, evidence: Evidence, error: str, policy: BreakerPoli
     """The breaker after an attempt that was made and showed this. A probe without an answer counts as failed."""
     match evidence:
         case Evidence.WORKS:
-            after = _succeeded(breaker)
-            # The first success leaves a row: a breaker without one has never been tried.
-            return after if after.version else replace(after, version=1)
+            return record_success(breaker)
         case Evidence.NONE if breaker.state is not BreakerState.HALF_OPEN:
             return breaker
         case Evidence.FAILS | Evidence.NONE:
             return _failed(breaker, error, policy, now)
+
+
+def record_success(breaker: Breaker) -> Breaker:
+    """The breaker after an attempt that showed that the path works; the same object if that changes nothing."""
+    return note_tried(_succeeded(breaker))
+
+
+def note_tried(breaker: Breaker) -> Breaker:
+    """The breaker with a row: one without has never been tried. A successful test changes nothing else."""
+    return breaker if breaker.version else replace(breaker, version=1)
 
 
 def is_blocked(breaker: Breaker) -> bool:

@@ -31,16 +31,21 @@ class Exchange:
     request_headers: Mapping[str, str] = field(default_factory=dict)
     """Without the values of signature and credentials."""
     status: int | None = None
-    response_headers: Mapping[str, str] = field(default_factory=dict)
-    response_body: str = ""
-    """The first kilobyte."""
+    response_headers: Mapping[str, str] | None = field(default_factory=dict)
+    response_body: str | None = ""
+    """The first kilobyte. Headers and body are None for readers who may not see them."""
 
 
 def scrubbed_exchange(exchange: Exchange, scrub: Callable[[str], str]) -> Exchange:
     """The exchange with `scrub` applied to all texts from the other side, which may repeat a secret."""
-    return replace(
-        exchange,
-        tries=tuple(replace(one, error=scrub(one.error)) if one.error else one for one in exchange.tries),
-        response_headers={name: scrub(value) for name, value in exchange.response_headers.items()},
-        response_body=scrub(exchange.response_body),
-    )
+    tries = tuple(replace(one, error=scrub(one.error)) if one.error else one for one in exchange.tries)
+    headers = {name: scrub(value) for name, value in (exchange.response_headers or {}).items()}
+    body = scrub(exchange.response_body or "")
+    if (tries, headers, body) == (exchange.tries, exchange.response_headers, exchange.response_body):
+        return exchange  # as most are
+    return replace(exchange, tries=tries, response_headers=headers, response_body=body)
+
+
+def without_response(exchange: Exchange) -> Exchange:
+    """The exchange without the receiver's headers and body, which are for administrators and the owner (DEC-67)."""
+    return replace(exchange, response_headers=None, response_body=None)

@@ -19,11 +19,12 @@ CHECK constraints of the table repeat these invariants. A *hold* does not change
 the notification waits behind the breaker without using attempts, until it exceeds its maximum hold time.
 """
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
-from fieldpost.core.delivery.holds import kind_of
+from fieldpost.core.delivery.holds import HoldKind, held_by, kind_of
 from fieldpost.core.delivery.outcome import (
     Delivered,
     Held,
@@ -33,9 +34,10 @@ from fieldpost.core.delivery.outcome import (
     Uncertain,
     name_errors,
 )
+from fieldpost.core.delivery.receipt import RECEIPT_WAIT_S_DEFAULT, ReceiptMissing
 from fieldpost.core.delivery.retry import RetryPolicy, first_wait
 from fieldpost.core.errors import Conflict
-from fieldpost.core.notification import Notification, Status, Target, TargetStatus
+from fieldpost.core.notification import LIST_KEY, Notification, Status, Target, TargetStatus
 from fieldpost.core.text import truncate
 
 
@@ -46,6 +48,8 @@ class Policy:
     retry: RetryPolicy
     park_uncertain: bool = False
     hold_max: timedelta = timedelta(days=5)
+    receipt_wait: timedelta = timedelta(seconds=RECEIPT_WAIT_S_DEFAULT)
+    receipt_missing: ReceiptMissing = ReceiptMissing.DELIVERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +90,21 @@ def decide(
     hold: Hold,
     now: datetime,
     chance: float,
-    reached: Collection[str] = (),
+    reached: Mapping[str, Target] = MappingProxyType({}),
 ) -> Transition:
     """The transition that follows from an attempt with this outcome. `reached` are targets that the attempt reported as
-    reached before its end; they stay delivered whatever the outcome says."""
+    reached before its end; they stay reached whatever the outcome says."""
+    if type(outcome) is Delivered and not (outcome.targets or reached) and _NOT_REACHED.isdisjoint(_statuses(n)):
+        # What the rules below come to for most attempts, without a comparison per target.
+        owed = [t.address for t in n.targets if t.status is TargetStatus.DUE]
+        return _delivered(n, tuple([Target(address, TargetStatus.DELIVERED) for address in owed]), now)
     targets = _settle(_mark_reached(n.targets, reached) if reached else n.targets, outcome)
     if isinstance(outcome, Held) and _is_owed(targets, outcome):
         if outcome.kind.ages and now - n.cycle_started_at >= policy.hold_max:
             return held_too_long(n, outcome.error, targets, policy.hold_max, now)
         return held(n, outcome, targets, hold, now)
     match outcome:
-        case Uncertain() if policy.park_uncertain:
+        case Uncertain() if policy.park_uncertain and _is_owed(targets, outcome):
             error = f"{outcome.error}; it may have been delivered, and the list parks uncertain sends"
             return parked(n, _last_error(replace(outcome, error=error), targets), targets, now)
         case _ if _is_owed(targets, outcome):
@@ -113,14 +121,29 @@ def decide(
             next_attempt_at = now + max(delay, retry_after or timedelta(0))
             error = outcome.error or name_errors(targets, TargetStatus.FAILED)
             return replace(retrying(n, error, targets, next_attempt_at, now), retry_count=retry_count)
-        case _ if isinstance(outcome, PermanentFailure) or any(t.status is TargetStatus.FAILED for t in targets):
+        case _ if any(t.status is TargetStatus.ACCEPTED for t in targets):
+            return awaiting(n, targets, policy.receipt_wait, now)
+        case _ if _has_failed(targets, outcome):
             error = name_errors(targets, TargetStatus.FAILED) or outcome.error or ""
             return parked(n, error, targets, now)
         case _:
             return delivered(n, targets, now)
 
 
+AWAITS_RECEIPT = "a provider has accepted it and will report; waiting for the receipts"
+_OPEN = frozenset({TargetStatus.DUE, TargetStatus.ACCEPTED})
+_NOT_REACHED = frozenset({TargetStatus.ACCEPTED, TargetStatus.FAILED})
+
+
+def _statuses(n: Notification) -> list[TargetStatus]:
+    return [t.status for t in n.targets]
+
+
 def delivered(n: Notification, targets: tuple[Target, ...], now: datetime) -> Transition:
+    return _delivered(n, _changed(n, targets), now)
+
+
+def _delivered(n: Notification, changed: tuple[Target, ...], now: datetime) -> Transition:
     return Transition(
         status=Status.DELIVERED,
         retry_count=n.retry_count,
@@ -129,7 +152,7 @@ def delivered(n: Notification, targets: tuple[Target, ...], now: datetime) -> Tr
         last_attempt_at=now,
         delivered_at=now,
         terminal_at=now,
-        targets=_changed(n, targets),
+        targets=changed,
     )
 
 
@@ -182,6 +205,14 @@ def held(n: Notification, outcome: Held, targets: tuple[Target, ...], hold: Hold
     )
 
 
+def awaiting(n: Notification, targets: tuple[Target, ...], wait: timedelta, now: datetime) -> Transition:
+    """Accepted by a provider that will report: nothing is sent again before the receipt, or before the wait is over."""
+    accepted = [t.accepted_at or now for t in targets if t.status is TargetStatus.ACCEPTED]
+    reason = f"{AWAITS_RECEIPT} of {len(accepted)} of {len(targets)} targets"
+    hold = Hold(held_by(HoldKind.RECEIPT, n.delivery_key), min(accepted) + wait)
+    return held(n, Held(reason), targets, hold, now)
+
+
 def held_too_long(
     n: Notification, reason: str, targets: tuple[Target, ...], hold_max: timedelta, now: datetime
 ) -> Transition:
@@ -205,8 +236,9 @@ def retry(n: Notification, now: datetime) -> Transition:
 
 def resend(n: Notification, now: datetime) -> Transition:
     """Send a webhook again under its id, although it was delivered or is parked: a new cycle for all its targets."""
-    if n.status not in (Status.DELIVERED, Status.PARKED) or n.event_id is None:
-        what = "notification to a list" if n.event_id is None else f"notification that is {n.status.value}"
+    is_to_list = n.event_id is None or n.delivery_key.startswith(LIST_KEY)
+    if n.status not in (Status.DELIVERED, Status.PARKED) or is_to_list:
+        what = "notification to a list" if is_to_list else f"notification that is {n.status.value}"
         raise Conflict("notification.not_resendable", f"a {what} cannot be resent")
     return Transition(
         status=Status.PENDING,
@@ -238,17 +270,15 @@ def _require_parked(n: Notification, action: str) -> None:
         )
 
 
-def _mark_reached(targets: tuple[Target, ...], reached: Collection[str]) -> tuple[Target, ...]:
-    return tuple(Target(t.address, TargetStatus.DELIVERED) if t.address in reached else t for t in targets)
+def _mark_reached(targets: tuple[Target, ...], reached: Mapping[str, Target]) -> tuple[Target, ...]:
+    return tuple(reached.get(t.address, t) for t in targets)
 
 
 def _settle(before: tuple[Target, ...], outcome: Outcome) -> tuple[Target, ...]:
     """All targets after the outcome; the outcome's general verdict applies to targets that it does not name."""
     named = {t.address: t for t in outcome.targets}
     return tuple(
-        _storable(named[t.address])
-        if t.address in named and t.status is TargetStatus.DUE
-        else _general(t, outcome, bool(named))
+        _storable(named[t.address]) if t.address in named and t.status in _OPEN else _general(t, outcome, bool(named))
         for t in before
     )
 
@@ -296,6 +326,13 @@ def _is_owed(targets: tuple[Target, ...], outcome: Outcome) -> bool:
     if targets:
         return any(t.status is TargetStatus.DUE for t in targets)
     return isinstance(outcome, TransientFailure | Uncertain | Held)
+
+
+def _has_failed(targets: tuple[Target, ...], outcome: Outcome) -> bool:
+    """Once all targets are reached nothing failed, whatever ended the attempt: Retry would have nobody to send to."""
+    if targets:
+        return any(t.status is TargetStatus.FAILED for t in targets)
+    return isinstance(outcome, PermanentFailure)
 
 
 def _changed(n: Notification, targets: tuple[Target, ...]) -> tuple[Target, ...]:

@@ -8,13 +8,16 @@
 
 If targets had different results, `targets` lists them; `fold` combines them into one outcome.
 
+A provider's "too many requests" is a `Pause`, in the `pauses` of any outcome: it counts neither on the notification nor
+on the breaker. `paused` makes the outcome of an attempt that a provider turned away as a whole.
+
 `evidence` says what the attempt showed about its delivery path, independently of the outcome: a 503 is a transient
 failure of the message and evidence that the path fails. The breaker reads the evidence, `decide` reads the outcome.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from fieldpost.core.delivery.exchange import Exchange, scrubbed_exchange
@@ -34,6 +37,31 @@ class Evidence(StrEnum):
     NONE = "none"
 
 
+PAUSE_MAX = timedelta(hours=24)
+"""A longer pause is shortened to this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A provider asks for no further request for a time, to one target or over the whole channel."""
+
+    wait: timedelta
+    reason: str
+    """The provider's answer, for people."""
+    address: str | None = None
+    """The target that pauses; None for the channel."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetPause:
+    """A target of a delivery key to which no request is made before `until`."""
+
+    delivery_key: str
+    address: str
+    until: datetime
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Delivered:
     targets: tuple[Target, ...] = ()
@@ -41,6 +69,7 @@ class Delivered:
     phase: str | None = None
     evidence: Evidence = Evidence.WORKS
     exchanges: tuple[Exchange, ...] = ()
+    pauses: tuple[Pause, ...] = ()
 
     word = "delivered"
     error = None
@@ -55,6 +84,7 @@ class TransientFailure:
     phase: str | None = None
     evidence: Evidence = Evidence.WORKS
     exchanges: tuple[Exchange, ...] = ()
+    pauses: tuple[Pause, ...] = ()
 
     word = "transient_failure"
 
@@ -67,6 +97,7 @@ class PermanentFailure:
     phase: str | None = None
     evidence: Evidence = Evidence.WORKS
     exchanges: tuple[Exchange, ...] = ()
+    pauses: tuple[Pause, ...] = ()
     is_gone: bool = False
     """The receiver asked never to be called again (HTTP 410)."""
 
@@ -82,6 +113,7 @@ class Uncertain:
     phase: str | None = None
     evidence: Evidence = Evidence.NONE
     exchanges: tuple[Exchange, ...] = ()
+    pauses: tuple[Pause, ...] = ()
 
     word = "uncertain"
 
@@ -98,6 +130,7 @@ class Held:
     targets: tuple[Target, ...] = ()
     """The results per target, if some were delivered or failed before the channel did."""
     exchanges: tuple[Exchange, ...] = ()
+    pauses: tuple[Pause, ...] = ()
 
     word = "held"
 
@@ -107,14 +140,74 @@ Outcome = Delivered | TransientFailure | PermanentFailure | Uncertain | Held
 WORDS = (Delivered.word, TransientFailure.word, PermanentFailure.word, Uncertain.word, Held.word)
 
 
-def fold(targets: tuple[Target, ...], reply: str | None = None, phase: str | None = None) -> Outcome:
-    """Combine results per target: transient if any target is due, else permanent if any failed, else delivered."""
-    if any(target.status is TargetStatus.DUE for target in targets):
+def fold(
+    targets: tuple[Target, ...], reply: str | None = None, phase: str | None = None, pauses: tuple[Pause, ...] = ()
+) -> Outcome:
+    """Combine results per target: transient if any target is due, else permanent if any failed, else delivered.
+
+    If only pauses keep targets due, the outcome is held until the first of them ends.
+    """
+    due = [target for target in targets if target.status is TargetStatus.DUE]
+    if due and _all_paused(due, pauses):
+        is_paused_only = len(due) == len(targets)
+        return replace(
+            paused(*pauses, phase=phase),
+            reply=reply,
+            evidence=Evidence.NONE if is_paused_only else Evidence.WORKS,
+            targets=targets,
+        )
+    if due:
         error = name_errors(targets, TargetStatus.DUE, TargetStatus.FAILED)
-        return TransientFailure(error, targets, None, reply, phase)
+        return TransientFailure(error, targets, None, reply, phase, pauses=pauses)
     if any(target.status is TargetStatus.FAILED for target in targets):
-        return PermanentFailure(name_errors(targets, TargetStatus.FAILED), targets, reply, phase)
-    return Delivered(targets, reply, phase)
+        return PermanentFailure(name_errors(targets, TargetStatus.FAILED), targets, reply, phase, pauses=pauses)
+    return Delivered(targets, reply, phase, pauses=pauses)
+
+
+def paused(*pauses: Pause, phase: str | None = None) -> Held:
+    """The outcome of an attempt that the provider turned away with "too many requests"."""
+    first = min(pauses, key=lambda pause: pause.wait)
+    return Held(
+        first.reason,
+        phase=phase,
+        evidence=Evidence.NONE,
+        kind=HoldKind.RATE_LIMIT,
+        wait=min(first.wait, PAUSE_MAX),
+        pauses=pauses,
+    )
+
+
+def with_paused(outcome: Outcome, tried: Sequence[str], pauses: tuple[Pause, ...]) -> Outcome:
+    """The outcome of an attempt to some of the due targets, while these pauses kept the others from it."""
+    waiting = tuple(Target(pause.address) for pause in pauses if pause.address is not None)
+    return with_others(replace(outcome, pauses=outcome.pauses + pauses), tried, waiting)
+
+
+def with_others(outcome: Outcome, tried: Sequence[str], others: tuple[Target, ...]) -> Outcome:
+    """The outcome of an attempt to some of the due targets, with the results of the others."""
+    if isinstance(outcome, Held):
+        return replace(outcome, targets=outcome.targets + others)
+    named = outcome.targets or tuple(_as_whole(outcome, address) for address in tried)
+    if isinstance(outcome, TransientFailure | Uncertain):
+        return replace(outcome, targets=named + others)
+    folded = fold(named + others, outcome.reply, outcome.phase, outcome.pauses)
+    return replace(folded, evidence=outcome.evidence, exchanges=outcome.exchanges)
+
+
+def _as_whole(outcome: Outcome, address: str) -> Target:
+    """The result of a target that the outcome does not name."""
+    match outcome:
+        case Delivered():
+            return Target(address, TargetStatus.DELIVERED)
+        case PermanentFailure():
+            return Target(address, TargetStatus.FAILED, outcome.error)
+        case _:
+            return Target(address, error=outcome.error)
+
+
+def _all_paused(due: Sequence[Target], pauses: Sequence[Pause]) -> bool:
+    addresses = {pause.address for pause in pauses}
+    return bool(pauses) and (None in addresses or all(target.address in addresses for target in due))
 
 
 def name_errors(targets: Sequence[Target], *statuses: TargetStatus) -> str:
@@ -145,9 +238,17 @@ def _name(group: Sequence[Target], named_max: int) -> str:
 
 def scrubbed(outcome: Outcome, scrub: Callable[[str], str]) -> Outcome:
     """Apply `scrub` to all texts from the other side, which may repeat a secret."""
+    if isinstance(outcome, Delivered) and not (outcome.reply or outcome.targets or outcome.exchanges or outcome.pauses):
+        return outcome
     reply = scrub(outcome.reply) if outcome.reply else outcome.reply
     exchanges = tuple(scrubbed_exchange(exchange, scrub) for exchange in outcome.exchanges)
     targets = tuple(replace(t, error=scrub(t.error)) if t.error else t for t in outcome.targets)
+    pauses = tuple(replace(pause, reason=scrub(pause.reason)) for pause in outcome.pauses)
     if isinstance(outcome, Delivered):
-        return replace(outcome, targets=targets, reply=reply, exchanges=exchanges)
-    return replace(outcome, error=scrub(outcome.error), targets=targets, reply=reply, exchanges=exchanges)
+        before = outcome.targets, outcome.reply, outcome.exchanges, outcome.pauses
+        if (targets, reply, exchanges, pauses) == before:
+            return outcome  # as most are
+        return replace(outcome, targets=targets, reply=reply, exchanges=exchanges, pauses=pauses)
+    return replace(
+        outcome, error=scrub(outcome.error), targets=targets, reply=reply, exchanges=exchanges, pauses=pauses
+    )

@@ -35,6 +35,16 @@ class Rate:
         """The time between deliveries at the full rate."""
         return self.period / (self.count - self.burst + 1)
 
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def text(self) -> str:
+        """The rate as it is written: `20/1m`."""
+        seconds = round(self.period.total_seconds())
+        size, unit = next((s, u) for u, s in reversed(_UNITS.items()) if seconds % s == 0)
+        return f"{self.count}/{seconds // size}{unit}"
+
 
 @dataclass(frozen=True, slots=True)
 class Grant:
@@ -47,13 +57,33 @@ class Grant:
 
 def take(rate: Rate, next_at: datetime | None, wanted: int, now: datetime) -> Grant:
     """Take as many of the wanted deliveries as the rate allows now."""
-    interval = rate.interval
-    slack = (rate.burst - 1) * interval
-    start = now if next_at is None or next_at < now else next_at
-    free = (now + slack - start) // interval + 1 if start <= now + slack else 0
-    count = min(wanted, free)
-    after = start + count * interval
-    return Grant(count, after, max(now, after - slack))
+    count = min(wanted, spare(rate, next_at, now))
+    after = spend(rate, next_at, count, now)
+    return Grant(count, after, turn(rate, after, 0, now))
+
+
+def spare(rate: Rate, next_at: datetime | None, now: datetime) -> int:
+    """How many deliveries may start now."""
+    start, latest = _start(next_at, now), now + _slack(rate)
+    return (latest - start) // rate.interval + 1 if start <= latest else 0
+
+
+def spend(rate: Rate, next_at: datetime | None, count: int, now: datetime) -> datetime:
+    """The state after this many deliveries."""
+    return _start(next_at, now) + count * rate.interval
+
+
+def turn(rate: Rate, next_at: datetime | None, ahead: int, now: datetime) -> datetime:
+    """When a delivery may start that has this many others ahead of it."""
+    return max(now, _start(next_at, now) + ahead * rate.interval - _slack(rate))
+
+
+def _start(next_at: datetime | None, now: datetime) -> datetime:
+    return now if next_at is None or next_at < now else next_at
+
+
+def _slack(rate: Rate) -> timedelta:
+    return (rate.burst - 1) * rate.interval
 
 
 def parse_rate(value: object, field: str = "rate") -> Rate:

@@ -11,7 +11,12 @@ In the settings of a list or channel a policy is one line of text:
     schedule:15m,30m,1h,4h,1d       one wait per failure, strictly increasing
     exponential:30s:8:2:1h          from 30 s, 8 attempts, each wait twice the last, at most 1 h (both the defaults)
 
-each with `~0.2` at the end for up to 20 % of jitter.
+each with `~0.2` at the end for up to 20 % of jitter, or the name of a preset:
+
+    oneground                       schedule:15m,30m,1h,4h,1d
+    open-notificaties               exponential:25s:8:4:52000s
+
+The relay of an outbox also takes 0 attempts, for no limit.
 """
 
 import re
@@ -26,6 +31,10 @@ from fieldpost.core.errors import InvalidInput
 ATTEMPTS_MAX_DEFAULT = 10
 RETRY_DELAY_S_DEFAULT = 60.0
 ATTEMPTS_LIMIT = 1000
+NO_LIMIT = 0
+"""`attempts_max` of a policy that never stops."""
+PRESETS = {"oneground": "schedule:15m,30m,1h,4h,1d", "open-notificaties": "exponential:25s:8:4:52000s"}
+"""The policies of two products of the ZGW field by name."""
 _DELAY_MAX = timedelta(days=366)
 WAITS_LIMIT = 50
 _TEXT_MAX = 1000  # enough for WAITS_LIMIT waits of maximum length
@@ -43,7 +52,7 @@ class Fixed:
     jitter: float = 0.0
 
     def delay(self, attempt_count: int, chance: float) -> timedelta | None:
-        if attempt_count >= self.attempts_max:
+        if 0 < self.attempts_max <= attempt_count:
             return None
         return _with_jitter(self.wait, self.jitter, chance)
 
@@ -72,7 +81,7 @@ class Exponential:
     jitter: float = 0.0
 
     def delay(self, attempt_count: int, chance: float) -> timedelta | None:
-        if attempt_count >= self.attempts_max:
+        if 0 < self.attempts_max <= attempt_count:
             return None
         # Multiply step by step up to the cap: a power with a large exponent would overflow.
         seconds, seconds_max = self.wait.total_seconds(), self.wait_max.total_seconds()
@@ -127,17 +136,20 @@ def fixed_from_settings(attempts_max: object, retry_delay_s: object) -> tuple[Fi
     return Fixed(timedelta(seconds=retry_delay_s), attempts_max), clamped
 
 
-def parse(text: object) -> RetryPolicy:
-    """Parse the text form of a policy; raises InvalidInput with the rule that it breaks."""
+def parse(text: object, *, allow_no_limit: bool = False) -> RetryPolicy:
+    """Parse the text form of a policy; raises InvalidInput with the rule that it breaks.
+
+    With `allow_no_limit`, 0 attempts mean "no limit".
+    """
     if type(text) is not str or len(text) > _TEXT_MAX:
         raise _invalid("must be a string such as fixed:60s:10")
-    rule, tilde, share = text.partition("~")
+    rule, tilde, share = PRESETS.get(text, text).partition("~")
     jitter = _number(share, "jitter", 0, 1) if tilde else 0.0
     kind, _, rest = rule.partition(":")
     parts = rest.split(":")
     match kind, parts:
         case "fixed", [wait, attempts]:
-            return Fixed(_wait(wait), _attempts(attempts), jitter)
+            return Fixed(_wait(wait), _attempts(attempts, allow_no_limit), jitter)
         case "schedule", [waits]:
             schedule = tuple(_wait(wait) for wait in waits.split(",")) if waits else ()
             if len(schedule) > WAITS_LIMIT:
@@ -148,10 +160,10 @@ def parse(text: object) -> RetryPolicy:
         case "exponential", [wait, attempts, *options] if len(options) <= 2:
             factor = _number(options[0], "factor", 1, 100) if options else 2.0
             wait_max = _wait(options[1]) if len(options) > 1 else timedelta(hours=1)
-            return Exponential(_wait(wait), _attempts(attempts), factor, wait_max, jitter)
+            return Exponential(_wait(wait), _attempts(attempts, allow_no_limit), factor, wait_max, jitter)
         case _:
             forms = "fixed:WAIT:ATTEMPTS, schedule:WAIT,WAIT,…, exponential:WAIT:ATTEMPTS[:FACTOR[:WAIT]]"
-            raise _invalid(f"must be one of {forms}, got {text!r}")
+            raise _invalid(f"must be one of {forms}, {', '.join(PRESETS)}, got {text!r}")
 
 
 def to_text(policy: RetryPolicy) -> str:
@@ -178,7 +190,9 @@ def _wait(text: str) -> timedelta:
     return wait
 
 
-def _attempts(text: str) -> int:
+def _attempts(text: str, allow_no_limit: bool) -> int:
+    if allow_no_limit and text == "0":
+        return NO_LIMIT
     if not (text.isascii() and text.isdecimal() and 1 <= len(text) <= 4 and 1 <= int(text) <= ATTEMPTS_LIMIT):
         raise _invalid(f"attempts must be a whole number from 1 to {ATTEMPTS_LIMIT}")
     return int(text)

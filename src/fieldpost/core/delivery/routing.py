@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
+from fieldpost.core.delivery.adapter import RateDefaults, SecretTargets
 from fieldpost.core.delivery.breaker import BreakerPolicy, channel_key
 from fieldpost.core.delivery.lifecycle import Policy
 from fieldpost.core.delivery.outcome import Evidence, PermanentFailure
 from fieldpost.core.delivery.rate import Rate
+from fieldpost.core.delivery.receipt import Receipts
 from fieldpost.core.delivery.retry import (
     ATTEMPTS_MAX_DEFAULT,
     RETRY_DELAY_S_DEFAULT,
@@ -22,8 +24,8 @@ from fieldpost.core.delivery.retry import (
     fixed_from_settings,
 )
 from fieldpost.core.events.subscription import SUBSCRIPTION_KEY, WEBHOOK_TYPE, Subscription
-from fieldpost.core.lists import Channel, NotificationList
-from fieldpost.core.notification import LIST_KEY, list_key
+from fieldpost.core.lists import LISTS_TYPE, Channel, NotificationList
+from fieldpost.core.notification import LIST_KEY, Notification, list_key
 
 RETRY_DEFAULTS = {"max_retries": ATTEMPTS_MAX_DEFAULT, "retry_delay_s": RETRY_DELAY_S_DEFAULT}
 CHANNEL_BREAKER = BreakerPolicy()
@@ -58,13 +60,44 @@ class Directory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TypeTraits:
+    """What paths need to know of a channel type."""
+
+    channel_rate: Rate | None = None
+    list_rate: Rate | None = None
+    has_target_secrets: bool = False
+    has_receipts: bool = False
+    has_own_urls: bool = False
+    """Whether the targets of its lists have URLs of their own."""
+
+
+PLAIN_TYPE = TypeTraits()
+
+
+def traits_of(adapter: object) -> TypeTraits:
+    """The traits of an adapter's type."""
+    rates = adapter if isinstance(adapter, RateDefaults) else None
+    return TypeTraits(
+        channel_rate=rates.channel_rate if rates else None,
+        list_rate=rates.list_rate if rates else None,
+        has_target_secrets=isinstance(adapter, SecretTargets),
+        has_receipts=isinstance(adapter, Receipts),
+        has_own_urls=isinstance(adapter, SecretTargets) and adapter.has_own_urls,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PathDefaults:
     """Settings of the installation that paths inherit."""
 
     channel_breaker: BreakerPolicy = CHANNEL_BREAKER
     subscription_breaker: BreakerPolicy = SUBSCRIPTION_BREAKER
     subscription_retry: RetryPolicy = SUBSCRIPTION_RETRY
+    abonnement_retry: RetryPolicy = SUBSCRIPTION_RETRY
+    """For subscriptions of the ZGW API."""
     hold_max: timedelta = timedelta(days=5)
+    types: Mapping[str, TypeTraits] = field(default_factory=dict)
+    """By type; types without an entry are plain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +126,13 @@ class DeliveryPath:
     hold_reason: str | None = None
     """Why no attempt may be made at present: the subscription is paused, not verified yet, disabled or removed."""
     rate: Rate | None = None
-    """How many deliveries may start per period, over all nodes."""
+    """How many deliveries of a subscription may start per period, over all nodes."""
+    has_target_secrets: bool = False
+    """Whether each target is a label with a secret."""
+    has_receipts: bool = False
+    """Whether its provider reports on accepted targets."""
+    rates: tuple[tuple[str, Rate], ...] = ()
+    """The rates that deliveries to a list keep, over all nodes, each under the key of its list or channel."""
 
     @property
     def channel_name(self) -> str | None:
@@ -125,9 +164,12 @@ def channel_of(directory: Directory, notification_list: NotificationList) -> Cha
 
 
 def lists_by_channel(directory: Directory) -> dict[str | None, list[str]]:
-    """The names of all lists, in order, by the name of the channel that delivers to them; None without a channel."""
+    """The names of all lists, in order, by the name of the channel that delivers to them; None without a channel.
+
+    Lists of lists are left out: their members have channels.
+    """
     found: dict[str | None, list[str]] = {}
-    for name in sorted(directory.lists):
+    for name in sorted(name for name, one in directory.lists.items() if one.type != LISTS_TYPE):
         channel = channel_of(directory, directory.lists[name])
         found.setdefault(channel.name if channel else None, []).append(name)
     return found
@@ -157,10 +199,18 @@ def moved_keys(before: Directory, after: Directory) -> dict[str, list[str]]:
 
 def refuse_site(path: DeliveryPath, site: str) -> PermanentFailure | None:
     """The failure that parks a notification of a site that may not use this path; None if it may."""
-    allowed = path.allowed_sites
+    return _refuse(path.delivery_key.removeprefix(LIST_KEY), path.allowed_sites, site)
+
+
+def refuse_part(directory: Directory, n: Notification) -> PermanentFailure | None:
+    """The failure that parks a part of a site that may not send to the list of lists; None if it may."""
+    whole_list = directory.lists.get(n.whole_list or "")
+    return None if whole_list is None else _refuse(whole_list.name, whole_list.allowed_sites, n.provenance.site)
+
+
+def _refuse(name: str, allowed: tuple[str, ...] | None, site: str) -> PermanentFailure | None:
     if allowed is None or site in allowed:
         return None
-    name = path.delivery_key.removeprefix(LIST_KEY)
     return _failure(f"site {site!r} may not send to list {name!r}; allowed sites: {_named(allowed)}")
 
 
@@ -174,6 +224,8 @@ def _resolve_list(directory: Directory, name: str, defaults: PathDefaults) -> De
     notification_list = directory.lists.get(name)
     if notification_list is None:
         return _failure(f"there is no list named {name!r}")
+    if notification_list.type == LISTS_TYPE:
+        return _failure(f"list {name!r} is a list of lists and names no list to send to")
     channel = channel_of(directory, notification_list)
     if channel is None:
         wanted = notification_list.channel_name
@@ -187,16 +239,35 @@ def _resolve_list(directory: Directory, name: str, defaults: PathDefaults) -> De
     if channel.type == WEBHOOK_TYPE:
         return _webhook_list(notification_list, channel, defaults)
     retry = notification_list.retry or channel_retry(channel)[0]
+    traits = defaults.types.get(channel.type, PLAIN_TYPE)
     return DeliveryPath(
         delivery_key=list_key(name),
-        breaker_key=channel_key(channel.name),
+        breaker_key=list_key(name) if traits.has_own_urls else channel_key(channel.name),
         type=channel.type,
         via=channel,
-        policy=Policy(retry, notification_list.park_uncertain, defaults.hold_max),
+        policy=Policy(
+            retry,
+            notification_list.park_uncertain,
+            defaults.hold_max,
+            timedelta(seconds=channel.receipt_wait_s),
+            channel.receipt_missing,
+        ),
         breaker_policy=defaults.channel_breaker,
         limits=PathLimits(pool=SlotPool.LISTS),
         allowed_sites=notification_list.allowed_sites,
+        rates=rates_of(notification_list, channel, traits),
+        has_target_secrets=traits.has_target_secrets,
+        has_receipts=traits.has_receipts,
     )
+
+
+def rates_of(found: NotificationList, channel: Channel, traits: TypeTraits) -> tuple[tuple[str, Rate], ...]:
+    """The rates of a list and its channel, else the defaults of their type, each with its key."""
+    rates = (
+        (list_key(found.name), found.rate or traits.list_rate),
+        (channel_key(channel.name), channel.rate or traits.channel_rate),
+    )
+    return tuple((key, rate) for key, rate in rates if rate is not None)
 
 
 def _webhook_list(found: NotificationList, channel: Channel, defaults: PathDefaults) -> DeliveryPath:
@@ -212,6 +283,7 @@ def _webhook_list(found: NotificationList, channel: Channel, defaults: PathDefau
         breaker_policy=defaults.subscription_breaker,
         limits=PathLimits(pool=SlotPool.LISTS),
         allowed_sites=found.allowed_sites,
+        rates=rates_of(found, channel, PLAIN_TYPE),
     )
 
 
@@ -221,12 +293,13 @@ def _resolve_subscription(
     subscription = directory.subscriptions.get(delivery_key.removeprefix(SUBSCRIPTION_KEY))
     if subscription is None:
         return _failure(f"there is no subscription {delivery_key.removeprefix(SUBSCRIPTION_KEY)}")
+    default = defaults.subscription_retry if subscription.abonnement_id is None else defaults.abonnement_retry
     return DeliveryPath(
         delivery_key=delivery_key,
         breaker_key=delivery_key,
         type=WEBHOOK_TYPE,
         via=subscription,
-        policy=Policy(subscription.retry or defaults.subscription_retry, hold_max=defaults.hold_max),
+        policy=Policy(subscription.retry or default, hold_max=defaults.hold_max),
         breaker_policy=defaults.subscription_breaker,
         limits=PathLimits(pool=SlotPool.SUBSCRIPTIONS, host=subscription.host),
         hold_reason=subscription.hold_reason,

@@ -83,7 +83,10 @@ def _with_data(fields: Mapping[str, object], data: str) -> bytes:
 
 
 def _dump(value: Mapping[str, object]) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _encode(value)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _given(fields: Mapping[str, object]) -> dict[str, object]:

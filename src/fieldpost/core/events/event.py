@@ -45,7 +45,7 @@ class RecordedEvent:
     event: Event
     created_at: datetime
     match_count: int = 0
-    """How many notifications it caused when it was recorded."""
+    """How many subscriptions and routes matched it when it was recorded."""
 
 
 def check_event(
@@ -66,13 +66,6 @@ def check_event(
             "event.bad_id", "event_id must be a UUID of 36 lower-case characters with dashes", field="event_id"
         )
     refuse_derived(str(event_id), "event.bad_id", "event_id")
-    attributes = attributes or {}
-    if len(attributes) > ATTRIBUTES_MAX:
-        raise InvalidInput(
-            "event.attributes",
-            f"attributes has {len(attributes)} entries, at most {ATTRIBUTES_MAX}",
-            field="attributes",
-        )
     return Event(
         event_id=str(event_id),
         topic=check_topic_name(topic),
@@ -80,12 +73,21 @@ def check_event(
         payload=_check_payload(payload),
         action=_optional(action, "action"),
         resource=_optional(resource, "resource"),
-        attributes={
-            check_attribute_name(name): check_label(value, f"attributes.{name}") for name, value in attributes.items()
-        },
+        attributes=check_attributes(attributes or {}),
         occurred_at=_check_time(occurred_at),
         correlation_id=_optional(correlation_id, "correlation_id"),
     )
+
+
+def check_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
+    """The attributes as given, or InvalidInput."""
+    if len(attributes) > ATTRIBUTES_MAX:
+        raise InvalidInput(
+            "event.attributes",
+            f"attributes has {len(attributes)} entries, at most {ATTRIBUTES_MAX}",
+            field="attributes",
+        )
+    return {check_attribute_name(name): check_label(value, f"attributes.{name}") for name, value in attributes.items()}
 
 
 def event_digest(event: Event) -> bytes:
@@ -104,7 +106,12 @@ def notification_id_of(event_id: str, subscription_id: str) -> str:
 
     It begins with the time in the event's id: random ids would touch a random page of every index for each row.
     """
-    return event_id[:_TIME_LENGTH] + derived_id("event", event_id, subscription_id)[_TIME_LENGTH:]
+    return derived_notification_id(event_id, subscription_id)
+
+
+def derived_notification_id(event_id: str, *parts: str) -> str:
+    """The id of a notification of this event, derived from its receiver."""
+    return event_id[:_TIME_LENGTH] + derived_id("event", event_id, *parts)[_TIME_LENGTH:]
 
 
 def _check_payload(payload: bytes) -> str:

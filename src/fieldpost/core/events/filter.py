@@ -2,25 +2,35 @@
 
 A filter has entries. Within an entry all conditions must hold (AND); between entries one is enough (OR). A condition is
 a text in which `*` stands for any characters; attribute values compare case-insensitively. An entry without a condition
-for a field accepts any value of it.
+for a field accepts any value of it. Entries of the rule `zgw`, which the ZGW API makes, match by their own rule (see
+`core/zgw/matching.py`).
 
 `Matcher` answers "which of ten thousand filters match this event?" at a cost that follows the matches. Each entry is
 filed under its most selective exact condition: an attribute value, else the resource, else the action, else the topic.
 An event looks up its own values in that index and checks only the entries found there.
 """
 
+import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.events.event import Event
-from fieldpost.core.events.topic import ATTRIBUTES_MAX, check_attribute_name
-from fieldpost.core.text import check_label
+from fieldpost.core.events.topic import ATTRIBUTES_MAX, check_attribute_name, check_topic_name
+from fieldpost.core.text import check_label, check_text
+from fieldpost.core.zgw.matching import ACTION_KEY, RESOURCE_KEY, ZgwIndex, conditions_fit, conditions_of, values_of
 
 ENTRIES_MAX = 100
 NATIVE = "native"
-RULES = (NATIVE, "zgw")
+ZGW = "zgw"
+RULES = (NATIVE, ZGW)
+KEY_LENGTH_MAX = 100
+VALUE_LENGTH_MAX = 1000
+"""Of the filters of an abonnement."""
+
+_FIELDS = ("topic", "action", "resource")
+"""Other names in the text of an entry are attributes."""
 
 H = TypeVar("H", bound=Hashable)
 
@@ -45,6 +55,9 @@ def check_filter(entries: Sequence[FilterEntry]) -> SubscriptionFilter:
         raise InvalidInput("filter.entries", f"filter must have 1 to {ENTRIES_MAX} entries", field="filter")
     for number, entry in enumerate(entries):
         where = f"filter[{number}]"
+        if entry.rule == ZGW:
+            _check_zgw_entry(entry, where)
+            continue
         check_label(entry.topic, f"{where}.topic")
         for name in ("action", "resource"):
             if (value := getattr(entry, name)) is not None:
@@ -60,6 +73,68 @@ def check_filter(entries: Sequence[FilterEntry]) -> SubscriptionFilter:
     return tuple(entries)
 
 
+def _check_zgw_entry(entry: FilterEntry, where: str) -> None:
+    check_topic_name(entry.topic, f"{where}.topic")
+    filters = zgw_filters(entry)
+    if len(filters) > ATTRIBUTES_MAX:
+        raise InvalidInput("filter.attributes", f"{where} has more than {ATTRIBUTES_MAX} filters", field=where)
+    for key, value in filters.items():
+        name = f"{where}.filters.{key[:KEY_LENGTH_MAX]}"
+        if len(check_label(key, name, 4 * KEY_LENGTH_MAX)) > KEY_LENGTH_MAX:
+            raise InvalidInput("filter.key", f"{name} must be at most {KEY_LENGTH_MAX} characters", field=name)
+        if not 1 <= len(check_text(value, name, 4 * VALUE_LENGTH_MAX)) <= VALUE_LENGTH_MAX:
+            raise InvalidInput("filter.value", f"{name} must be 1 to {VALUE_LENGTH_MAX} characters", field=name)
+
+
+def zgw_entry(kanaal: str, filters: Mapping[str, str]) -> FilterEntry:
+    """The entry for a kanaal and the filters of an abonnement on it; `#actie` and `#resource` may be among them."""
+    attributes = dict(filters)
+    action, resource = attributes.pop(ACTION_KEY, None), attributes.pop(RESOURCE_KEY, None)
+    return FilterEntry(topic=kanaal, action=action, resource=resource, attributes=attributes, rule=ZGW)
+
+
+def zgw_filters(entry: FilterEntry) -> dict[str, str]:
+    """The filters of an entry as an abonnement shows them."""
+    special = {ACTION_KEY: entry.action, RESOURCE_KEY: entry.resource}
+    return {**entry.attributes, **{key: value for key, value in special.items() if value is not None}}
+
+
+def entry_text(entry: FilterEntry) -> str:
+    """An entry as one line: `topic=orders, action=created, country=NL`; by the rule `zgw`, `zgw: ` and JSON."""
+    if entry.rule == ZGW:
+        return f"{ZGW}: {json.dumps({'naam': entry.topic, 'filters': zgw_filters(entry)}, ensure_ascii=False)}"
+    named = [(name, getattr(entry, name)) for name in _FIELDS]
+    return ", ".join(f"{name}={value}" for name, value in [*named, *entry.attributes.items()] if value is not None)
+
+
+def parse_entry(text: str, where: str) -> FilterEntry:
+    """The entry in a line like that of `entry_text`; InvalidInput about `where` for any other text."""
+    rule, colon, rest = text.partition(":")
+    if colon and rule.strip() == ZGW:
+        return _parse_zgw_entry(rest, where)
+    named: dict[str, str] = {}
+    attributes: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, value = (one.strip() for one in part.partition("="))
+        if not equals or not name or not value:
+            raise InvalidInput("filter.text", f"{where} must be name=value, name=value, …", field="filter")
+        (named if name in _FIELDS else attributes)[name] = value
+    return FilterEntry(**named, attributes=attributes)
+
+
+def _parse_zgw_entry(text: str, where: str) -> FilterEntry:
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        given = None
+    filters = given.get("filters", {}) if isinstance(given, dict) else None
+    if not isinstance(given, dict) or given.keys() - {"naam", "filters"} or not isinstance(filters, dict):
+        raise InvalidInput(
+            "filter.text", f'{where} must be zgw: {{"naam": "…", "filters": {{"key": "value", …}}}}', field="filter"
+        )
+    return zgw_entry(check_topic_name(given.get("naam"), f"{where}.naam"), filters)
+
+
 def filter_matches(entries: SubscriptionFilter, event: Event) -> bool:
     """Whether the filter accepts the event."""
     return any(_accepts(entry, event) for entry in entries)
@@ -70,9 +145,13 @@ class Matcher(Generic[H]):
 
     def __init__(self, filters: Iterable[tuple[H, SubscriptionFilter]]) -> None:
         self._index: dict[tuple[str, ...], list[tuple[FilterEntry, H]]] = {}
+        self._zgw = ZgwIndex[H]()
         self._attribute_names: set[str] = set()
         for key, entries in filters:
             for entry in entries:
+                if entry.rule == ZGW:
+                    self._zgw.add(entry.topic, entry, key)
+                    continue
                 condition = _most_selective(entry)
                 if condition[0] == "attribute":
                     self._attribute_names.add(condition[1])
@@ -85,6 +164,7 @@ class Matcher(Generic[H]):
             for entry, key in self._index.get(condition, ()):
                 if key not in found and _accepts(entry, event):
                     found[key] = None
+        found.update(dict.fromkeys(self._zgw.match(event.topic, event)))
         return list(found)
 
     def _conditions(self, event: Event) -> Iterable[tuple[str, ...]]:
@@ -110,18 +190,21 @@ def _most_selective(entry: FilterEntry) -> tuple[str, ...]:
 
 
 def _accepts(entry: FilterEntry, event: Event) -> bool:
+    if entry.rule == ZGW:
+        return entry.topic == event.topic and conditions_fit(conditions_of(entry), values_of(event))
     return (
-        _fits(entry.topic, event.topic)
-        and _fits(entry.action, event.action)
-        and _fits(entry.resource, event.resource)
+        fits_text(entry.topic, event.topic)
+        and fits_text(entry.action, event.action)
+        and fits_text(entry.resource, event.resource)
         and all(
-            _fits(value.casefold(), held.casefold() if (held := event.attributes.get(name)) is not None else None)
+            fits_text(value.casefold(), held.casefold() if (held := event.attributes.get(name)) is not None else None)
             for name, value in entry.attributes.items()
         )
     )
 
 
-def _fits(wanted: str | None, value: str | None) -> bool:
+def fits_text(wanted: str | None, value: str | None) -> bool:
+    """Whether a value fits a condition; no condition accepts any value."""
     if wanted is None or wanted == "*":
         return True
     if value is None:

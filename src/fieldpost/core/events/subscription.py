@@ -11,6 +11,7 @@ from fieldpost.core.delivery.retry import RetryPolicy
 from fieldpost.core.errors import Conflict
 from fieldpost.core.events.filter import SubscriptionFilter
 from fieldpost.core.text import truncate
+from fieldpost.core.times import from_text
 
 SUBSCRIPTION_KEY = "subscription:"
 WEBHOOK_TYPE = "webhook"
@@ -51,7 +52,10 @@ class Subscription:
     """The user who changed the state, or `system`."""
     state_at: datetime | None = None
     is_restricted: bool = False
-    """Made by a subscriber: it gets only topics that its owner may read."""
+    """Made or filtered by a subscriber: it gets only topics that its owner may read."""
+    is_verified: bool = True
+    """False until the receiver has answered a signed test, for a URL that a subscriber gave. Until then nothing else is
+    sent to it."""
     is_draining: bool = False
     """Disabled or removed, with notifications left that are to be parked or discarded."""
     settings: Mapping[str, object] = field(default_factory=dict)
@@ -60,6 +64,8 @@ class Subscription:
     """Encrypted values by setting name."""
     retry: RetryPolicy | None = None
     """None for the default schedule."""
+    abonnement_id: str | None = None
+    """The random id in the URL of a subscription that is an abonnement of the ZGW API."""
     version: int = 1
 
     @property
@@ -72,6 +78,11 @@ class Subscription:
         return urlsplit(self.url).hostname
 
     @property
+    def auth_expires_at(self) -> datetime | None:
+        """When the JWT expires that is sent as authentication; None if it is not a JWT, or does not expire."""
+        return from_text(str(self.settings.get("auth_expires_at", "")))
+
+    @property
     def hold_reason(self) -> str | None:
         """Why its notifications are held; None if they are not."""
         match self.state:
@@ -80,7 +91,7 @@ class Subscription:
                 why = f": {self.state_reason}" if self.state_reason else ""
                 return f"The subscription {self.name!r} is paused{by}{why}"
             case SubscriptionState.UNVERIFIED:
-                return f"The receiver of the subscription {self.name!r} has not answered a test yet"
+                return f"The receiver of the subscription {self.name!r} has not answered a signed test with 2xx yet"
             case SubscriptionState.DISABLED | SubscriptionState.REMOVED:
                 return f"The subscription {self.name!r} is {self.state.value}"
             case SubscriptionState.ACTIVE:
@@ -104,8 +115,12 @@ _MOVES: Mapping[SubscriptionState, tuple[SubscriptionState, ...]] = {
         SubscriptionState.PAUSED,
         SubscriptionState.DISABLED,
     ),
-    SubscriptionState.UNVERIFIED: (SubscriptionState.ACTIVE,),
-    SubscriptionState.PAUSED: (SubscriptionState.ACTIVE, SubscriptionState.PAUSED),
+    SubscriptionState.UNVERIFIED: (SubscriptionState.ACTIVE, SubscriptionState.PAUSED, SubscriptionState.DISABLED),
+    SubscriptionState.PAUSED: (
+        SubscriptionState.ACTIVE,
+        SubscriptionState.UNVERIFIED,
+        SubscriptionState.PAUSED,
+    ),
     SubscriptionState.DISABLED: (
         SubscriptionState.ACTIVE,
         SubscriptionState.UNVERIFIED,
@@ -126,8 +141,11 @@ def in_state(
 ) -> Subscription:
     """The subscription in another state; Conflict if that cannot follow from its present one.
 
-    A disabled or removed subscription drains: its waiting notifications are parked or discarded in batches.
+    A disabled or removed subscription drains: its waiting notifications are parked or discarded in batches. One whose
+    receiver has not answered a test becomes unverified instead of active.
     """
+    if state is SubscriptionState.ACTIVE and not subscription.is_verified:
+        state = SubscriptionState.UNVERIFIED
     if subscription.state not in _MOVES[state]:
         raise Conflict(
             "subscription.state",
@@ -142,3 +160,20 @@ def in_state(
         state_at=now,
         is_draining=not state.gets_notifications,
     )
+
+
+def awaiting_test(subscription: Subscription, *, by: str, now: datetime) -> Subscription:
+    """The subscription after a subscriber gave its URL: until its receiver answers a signed test, its notifications are
+    held. A paused or disabled one stays so, and becomes unverified when it is resumed or enabled."""
+    untested = replace(subscription, is_verified=False)
+    if subscription.state is not SubscriptionState.ACTIVE:
+        return untested
+    return in_state(untested, SubscriptionState.UNVERIFIED, by=by, reason=None, now=now)
+
+
+def passed_test(subscription: Subscription, *, by: str, now: datetime) -> Subscription:
+    """The subscription after its receiver answered a signed test with 2xx; an unverified one is now active."""
+    tested = replace(subscription, is_verified=True)
+    if subscription.state is not SubscriptionState.UNVERIFIED:
+        return tested
+    return in_state(tested, SubscriptionState.ACTIVE, by=by, reason=None, now=now)

@@ -11,7 +11,7 @@ from fieldpost.core.events.json_schema import check_schema, violation
 from fieldpost.core.text import check_label, check_text
 
 TOPIC_LENGTH_MAX = 128
-ATTRIBUTES_MAX = 32
+ATTRIBUTES_MAX = 100
 OWNERS_MAX = 1000
 DESCRIPTION_BYTES_MAX = 4096
 SCHEMA_BYTES_MAX = 64 * 1024
@@ -35,6 +35,10 @@ class Topic:
     """The owners that may subscribe to it; `*` stands for all. Administrators may subscribe any owner."""
     archived_at: datetime | None = None
     """Archived topics accept no events."""
+    kanaal_id: str | None = None
+    """The random id in the URL of a topic that is a kanaal of the ZGW API; its events are notifications of that API."""
+    documentation_url: str | None = None
+    """Of a kanaal: `documentatieLink`."""
     version: int = 1
 
 
@@ -76,12 +80,12 @@ def _parse(text: str | None, field: str, bytes_max: int) -> dict[str, Any] | Non
     return value
 
 
-def check_topic_name(value: object, field: str = "topic") -> str:
+def check_topic_name(value: object, field: str = "topic", length_max: int = TOPIC_LENGTH_MAX) -> str:
     """The name as given, or InvalidInput."""
-    if type(value) is not str or not 1 <= len(value) <= TOPIC_LENGTH_MAX or not _NAME.fullmatch(value):
+    if type(value) is not str or not 1 <= len(value) <= length_max or not _NAME.fullmatch(value):
         raise InvalidInput(
             "topic.name",
-            f"{field} must be 1 to {TOPIC_LENGTH_MAX} characters of A-Z, a-z, 0-9, '_', '.' and '-',"
+            f"{field} must be 1 to {length_max} characters of A-Z, a-z, 0-9, '_', '.' and '-',"
             " starting with a letter or digit",
             field=field,
         )

@@ -10,18 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args
 
+from fieldpost.core.alarm import INCIDENT_BYTES_MAX
 from fieldpost.core.audit import AuditChannel, AuditKind, AuditStatus
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.events.subscription import SubscriptionState
 from fieldpost.core.ids import is_id
-from fieldpost.core.notification import Status
+from fieldpost.core.notification import NotificationKind, Severity, Status
 from fieldpost.core.search.fingerprint import is_fingerprint_key
 from fieldpost.core.search.tokens import TOKENS_MAX, tokenize
+from fieldpost.core.sites.health import SiteCondition
 from fieldpost.core.sites.intent import IntentState
 from fieldpost.core.sites.message import CallStatus, Category
-from fieldpost.core.text import check_label, check_subject
+from fieldpost.core.sites.site_event import EventSeverity, SiteEventKind
+from fieldpost.core.text import LABEL_BYTES_MAX, check_label, check_subject
 from fieldpost.core.times import from_text, to_text
 
 GivenFilters = Mapping[str, str | Sequence[str]]
@@ -34,7 +37,7 @@ class FilterKind(StrEnum):
     """How the value of a filter is written and checked."""
 
     TEXT = "text"
-    """A name of up to 256 bytes, compared as a whole."""
+    """A name, compared as a whole."""
     CHOICE = "choice"
     """One of the field's choices."""
     TIME = "time"
@@ -66,6 +69,8 @@ class FilterField:
     """The label in a form; the name with a capital unless given."""
     placeholder: str = "all"
     """An example or a rule, shown in an empty input."""
+    bytes_max: int = LABEL_BYTES_MAX
+    """Of a text."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attribute", self.attribute or self.name)
@@ -87,9 +92,22 @@ def _choice(name: str, choices: Sequence[str], help: str, attribute: str = "", *
 
 NOTIFICATION_FILTERS = (
     _choice("status", tuple(Status), "Only notifications in this status", "statuses", many=True),
+    _choice("kind", tuple(NotificationKind), "Only notifications to lists, or only webhooks"),
     FilterField("type", FilterKind.TEXT, "Only notifications of this channel type"),
     FilterField("site", FilterKind.TEXT, "Only notifications from this site or application"),
-    FilterField("list", FilterKind.TEXT, "Only notifications to this list", "list_name"),
+    FilterField(
+        "list", FilterKind.TEXT, "Only notifications to this list, also as parts of a list of lists", "list_name"
+    ),
+    FilterField(
+        "subscription",
+        FilterKind.ID,
+        "Only notifications to this subscription, by its id",
+        "subscription_id",
+        placeholder="id",
+    ),
+    FilterField("event", FilterKind.ID, "Only notifications of this event, by its id", "event_id", placeholder="id"),
+    _choice("severity", tuple(Severity), "Only notifications of this severity", "severities", many=True),
+    FilterField("incident", FilterKind.TEXT, "Only notifications about this incident", bytes_max=INCIDENT_BYTES_MAX),
     *_range("Only notifications that arrived", "Arrived from"),
     FilterField("stuck", FilterKind.FLAG, "Only stuck notifications", "is_stuck"),
     FilterField("overdue", FilterKind.FLAG, "Only overdue notifications", "is_overdue"),
@@ -100,6 +118,9 @@ NOTIFICATION_FILTERS = (
         "error", FilterKind.ERROR_GROUP, "Only this group of equal errors, by its key", "error_key", label="Error group"
     ),
 )
+
+DELIVERY_FILTERS = tuple(field for field in NOTIFICATION_FILTERS if field.name in ("status", "event", "from", "to"))
+"""Filters of the delivery log of a subscription."""
 
 AUDIT_FILTERS = (
     *_range("Only entries"),
@@ -155,6 +176,30 @@ SUBSCRIPTION_FILTERS = (
         many=True,
     ),
 )
+
+SITE_FILTERS = (
+    _choice("state", ("issues", *SiteCondition, "waiting", "parked", "rejected"), "Only sites in this state"),
+    FilterField("name", FilterKind.TEXT, "Words that must all occur in the name", placeholder="any part"),
+)
+
+SITE_EVENT_FILTERS = (
+    _choice("kind", tuple(SiteEventKind), "Only entries of this kind"),
+    _choice("severity", get_args(EventSeverity), "Only entries of this severity"),
+    _choice("category", tuple(Category), "Only entries about this category of messages"),
+    FilterField(
+        "message_id",
+        FilterKind.TEXT,
+        "Only entries about this notification or call",
+        label="Notification or call",
+        placeholder="id",
+    ),
+    FilterField("target", FilterKind.TEXT, "Only entries about this external system or connection"),
+    FilterField("instance", FilterKind.TEXT, "Only entries about this machine or unit"),
+    FilterField("script", FilterKind.TEXT, "Only entries about messages of this script"),
+    *_range("Only entries"),
+    FilterField("words", FilterKind.WORDS, "Words that must all occur in the text"),
+)
+"""Filters of a site's event log, at the site and from central."""
 
 INTENT_FILTERS = (
     FilterField("site", FilterKind.TEXT, "Only intents for this site"),
@@ -239,7 +284,7 @@ def _read(field: FilterField, text: str) -> Any:
     name = field.name
     match field.kind:
         case FilterKind.TEXT:
-            return check_label(text, name)
+            return check_label(text, name, field.bytes_max)
         case FilterKind.CHOICE:
             return _read_choice(field, text)
         case FilterKind.TIME:

@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import lru_cache
 
 from fieldpost.core.kpi import Thresholds
-from fieldpost.core.notification import LIVE, Status
+from fieldpost.core.notification import LIVE, NotificationKind, Severity, Status
 from fieldpost.core.search.filters import NOTIFICATION_FILTERS, TextFilter
 from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.core.search.tokens import tokenize
@@ -18,9 +18,14 @@ class Filter(TextFilter):
     declared = NOTIFICATION_FILTERS
 
     statuses: tuple[Status, ...] = ()
+    kind: NotificationKind | None = None
     type: str | None = None
     site: str | None = None
     list_name: str | None = None
+    subscription_id: str | None = None
+    event_id: str | None = None
+    severities: tuple[Severity, ...] = ()
+    incident: str | None = None
     since: datetime | None = None
     """Arrived at central at or after this time."""
     until: datetime | None = None
@@ -29,6 +34,8 @@ class Filter(TextFilter):
     is_overdue: bool = False
     stuck_before: datetime | None = None
     """In its present cycle since before this time; set by `resolved` in place of `is_stuck`."""
+    stuck_at: datetime | None = None
+    """The time of the query, set with `stuck_before`: a webhook that is due later is not stuck."""
     overdue_before: datetime | None = None
     """Due and unclaimed since before this time; set by `resolved` in place of `is_overdue`."""
     subject: str | None = None
@@ -62,6 +69,7 @@ class Filter(TextFilter):
             statuses=live,
             until=until,
             stuck_before=stuck_before,
+            stuck_at=now if self.is_stuck else None,
             overdue_before=overdue_before,
             is_stuck=False,
             is_overdue=False,

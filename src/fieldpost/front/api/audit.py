@@ -89,15 +89,15 @@ async def verify(call: Call) -> VerifiedPiece:
     """Verify audit entries against their seals, from a batch on, as many as one request may take. `findings` names the
     first entries that were edited, removed, inserted or reordered."""
     verifier = call.watch.audit_verifier
+    first = call.parameter("from_batch", "1")
+    if not (first.isascii() and first.isdecimal() and 1 <= int(first[:20]) < 2**63):
+        raise InvalidInput("query.number", "from_batch must be a whole number from 1 on", field="from_batch")
     since = call.parameter("since")
     if since is not None:
         at = from_text(since)
         if at is None:
             raise InvalidInput("query.moment", "since must be a time with its zone", field="since")
         return await verifier.piece(await verifier.first_since(at))
-    first = call.parameter("from_batch", "1")
-    if not (first.isascii() and first.isdecimal() and 1 <= int(first[:20]) < 2**63):
-        raise InvalidInput("query.number", "from_batch must be a whole number from 1 on", field="from_batch")
     return await verifier.piece(int(first))
 
 

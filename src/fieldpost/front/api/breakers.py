@@ -17,7 +17,8 @@ BREAKERS = listing("BreakersView", "breakers", BREAKER)
 
 @spec(BREAKERS)
 async def show_all(call: Call) -> Sequence[Breaker]:
-    """List the breakers of all channels that were ever tried: healthy, monitored or blocked."""
+    """List the breakers of channels and lists that were ever tried: healthy, monitored or blocked. Those of
+    subscriptions are under `/subscriptions/unhealthy`."""
     return await call.operate.breakers.all()
 
 

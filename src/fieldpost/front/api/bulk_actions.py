@@ -9,7 +9,7 @@ from fieldpost.core.errors import InvalidInput
 from fieldpost.core.search.filters import parse_moment
 from fieldpost.core.search.notification_filter import Filter
 from fieldpost.front.http.call import ApiAnswer, Call
-from fieldpost.link.http.body import Body
+from fieldpost.link.http.body import Body, RowVersion
 from fieldpost.link.http.endpoint_spec import LIMITED, PAGED, Parameter, one_of, spec
 from fieldpost.link.http.view import View, ViewField, listing
 
@@ -22,7 +22,7 @@ class Wanted(Body, frozen=True):
 
 class Selected(Body, frozen=True):
     notification_id: str
-    version: int | None = None
+    version: RowVersion | None = None
 
 
 class NewBulkAction(Body, frozen=True, kw_only=True):
@@ -75,15 +75,15 @@ async def show_all(call: Call) -> Sequence[BulkAction]:
 
 @spec(BULK_ACTION)
 async def show(call: Call) -> BulkAction:
-    """Show one bulk action and its progress."""
-    return await call.watch.bulk_actions.get(call.path("action_id"))
+    """Show one bulk action and its progress; for a subscriber, a recovery of one of its subscriptions."""
+    return await call.watch.bulk_actions.get(call.path("action_id"), call.actor.owner_limit)
 
 
 @spec(ROWS, query=(Parameter("outcome", one_of(RowOutcome), "Only rows with this outcome"), *PAGED))
 async def rows(call: Call) -> RowPage:
     """List the outcome for each notification, in processing order."""
     return await call.watch.bulk_actions.rows(
-        call.path("action_id"), outcome=call.parameter("outcome"), **call.paging()
+        call.path("action_id"), owner=call.actor.owner_limit, outcome=call.parameter("outcome"), **call.paging()
     )
 
 

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from fieldpost.central.watch.issues import Issue, verdict
+from fieldpost.central.watch.issue import Issue
+from fieldpost.central.watch.issues import verdict
 from fieldpost.core.checks import Check, CheckVerdict, Diagnosis
 from fieldpost.core.errors import FieldpostError
 from fieldpost.front import auth

@@ -15,7 +15,7 @@ from fieldpost.front.body import read_body
 from fieldpost.front.files.lists import FILE_BYTES_MAX, ListFile, from_csv, from_json, to_csv, to_json
 from fieldpost.front.http.call import ApiAnswer, Call, FileAnswer, changes
 from fieldpost.link.codec import check_json
-from fieldpost.link.http.body import Body
+from fieldpost.link.http.body import Body, RowVersion
 from fieldpost.link.http.endpoint_spec import JSON, Parameter, one_of, spec
 from fieldpost.link.http.view import View, ViewField, listing
 
@@ -31,17 +31,24 @@ class NewList(Body, frozen=True):
     park_uncertain: bool = False
     retry: str | None = None
     allowed_sites: list[str] | None = None
+    severity: str | None = None
+    rate: str | None = None
+    secrets: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class ChangedList(Body, frozen=True):
-    """Only the fields to change; null resets to the default. `targets` replaces all targets."""
+    """Only the fields to change; null resets to the default. `targets` replaces all targets; `secrets` sets the secrets
+    of the named targets, and null clears one."""
 
-    version: int
+    version: RowVersion
     targets: list[str] | UnsetType = UNSET
     channel: str | UnsetType | None = UNSET
     park_uncertain: bool | UnsetType = UNSET
     retry: str | UnsetType | None = UNSET
     allowed_sites: list[str] | UnsetType | None = UNSET
+    severity: str | UnsetType | None = UNSET
+    rate: str | UnsetType | None = UNSET
+    secrets: dict[str, str | None] | UnsetType = UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,14 @@ def _retry(found: NotificationList) -> str | None:
     return to_text(found.retry) if found.retry else None
 
 
+def _rate(found: NotificationList) -> str | None:
+    return found.rate.text if found.rate else None
+
+
+def _secrets(found: NotificationList) -> dict[str, str]:
+    return dict.fromkeys(sorted(found.secrets), "set")
+
+
 def _target_count(found: NotificationList) -> int:
     return len(found.targets)
 
@@ -68,9 +83,13 @@ LIST = View(
     # All addresses at once are for those who act on notifications; an export is an administrator's and audited.
     ViewField("targets", role=Role.OPERATOR),
     ViewField("target_count", _target_count),
+    ViewField("secrets", _secrets, role=Role.OPERATOR),
     "channel=channel_name park_uncertain",
     ViewField("retry", _retry),
-    "allowed_sites version",
+    "allowed_sites severity",
+    ViewField("rate", _rate),
+    "version",
+    description="`rate` is null for the default of the type. `secrets` is `set` for each target that has a secret.",
 )
 LISTS = listing("ListsView", "lists", LIST)
 CHANGE = View(

@@ -20,7 +20,17 @@ from fieldpost.link.messages import ACCEPTED, FRAME_BYTES_MAX, ITEMS_MAX, LATER,
 KEY_HEADER = "Idempotency-Key"
 KEY_LENGTH_MAX = 256
 CREATED = 201
-FIELDS = ("notification_id", "list_name", "subject", "body", "instance", "script", "execution_id")
+FIELDS = (
+    "notification_id",
+    "list_name",
+    "subject",
+    "body",
+    "instance",
+    "script",
+    "execution_id",
+    "severity",
+    "incident",
+)
 
 
 class NewNotification(Body, frozen=True, kw_only=True):
@@ -34,6 +44,9 @@ class NewNotification(Body, frozen=True, kw_only=True):
     script: str | None = None
     execution_id: str | None = None
     parent_execution_id: str | None = None
+    severity: str | None = None
+    incident: str | None = None
+    is_cleared: bool = False
 
 
 class BatchedNotification(NewNotification, frozen=True, kw_only=True):
@@ -140,6 +153,9 @@ def _item(new: NewNotification, notification_id: str | None) -> Item:
         script=new.script,
         execution_id=new.execution_id,
         parent_execution_id=new.parent_execution_id,
+        severity=new.severity,
+        incident=new.incident,
+        is_cleared=new.is_cleared,
     )
 
 

@@ -41,13 +41,13 @@ async def one(request: PageRequest, status: int = 200, warning: str | None = Non
     outcome, cursor = query.get("outcome") or None, query.get("cursor") or None
     action_id = request.path("action_id")
     errors: dict[str, str] = {}
-    watch = request.watch.bulk_actions
+    watch, owner = request.watch.bulk_actions, request.actor.owner_limit
     try:
-        story = await watch.story(action_id, outcome=outcome, cursor=cursor)
+        story = await watch.story(action_id, owner=owner, outcome=outcome, cursor=cursor)
     except InvalidInput as error:
         # Show the action itself; only the requested part of its rows is invalid.
         errors, status = field_errors(error), 422
-        story = await watch.story(action_id)
+        story = await watch.story(action_id, owner=owner)
         outcome = cursor = None
     action = story.action
     path = f"{PATH}/{action_id}"
@@ -147,6 +147,6 @@ def _outcomes(action: BulkAction, path: str) -> list[tuple[str, int, str, str | 
 
 ROUTES = (
     PageRoute("GET", PATH, page, Access.VIEWER),
-    PageRoute("GET", f"{PATH}/{{action_id}}", one, Access.VIEWER),
-    PageRoute("POST", f"{PATH}/{{action_id}}/cancel", cancel, Access.OPERATOR),
+    PageRoute("GET", f"{PATH}/{{action_id}}", one, Access.OWNER_READ),
+    PageRoute("POST", f"{PATH}/{{action_id}}/cancel", cancel, Access.OWNER_OPERATE),
 )

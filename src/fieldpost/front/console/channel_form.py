@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fieldpost.central.operate.channel_settings import RETRY_FIELDS, ChannelType
+from fieldpost.central.operate.channel_settings import ChannelType
 from fieldpost.core.delivery.adapter import SettingField
 from fieldpost.core.errors import FieldpostError, InvalidInput
 from fieldpost.core.lists import Channel
@@ -29,20 +29,23 @@ def read(kind: ChannelType, form: Mapping[str, str], channel: Channel | None = N
     """Parse the form; for an existing channel, only the differences. InvalidInput for invalid lines."""
     present = dict(channel.settings) if channel else {}
     wanted = {field.name: field_value(field, form.get(SETTING + field.name, "").strip()) for field in kind.plain_fields}
-    if not kind.fields:
+    if not kind.is_described:
         wanted = _lines(form.get("settings", ""))
     settings: dict[str, object] = {n: v for n, v in wanted.items() if v is not None and present.get(n) != v}
-    settings |= {name: None for name in present if wanted.get(name) is None and (name in wanted or not kind.fields)}
+    settings |= {
+        name: None for name in present if wanted.get(name) is None and (name in wanted or not kind.is_described)
+    }
     secrets: dict[str, object] = {name: text for name in kind.secrets if (text := form.get(SECRET + name, ""))}
     secrets |= {name: None for name in kind.secrets if form.get(CLEAR + name) == "true" and name not in secrets}
-    retries = {field.name: field_value(field, form.get(field.name, "").strip()) for field in RETRY_FIELDS}
-    return ChannelFields(settings, secrets, {n: v for n, v in retries.items() if getattr(channel, n, None) != v})
+    retries = {field.name: field_value(field, form.get(field.name, "").strip()) for field in kind.policy_fields}
+    changed = {n: v for n, v in retries.items() if as_text(getattr(channel, n, None)) != as_text(v)}
+    return ChannelFields(settings, secrets, changed)
 
 
 def shown(kind: ChannelType, channel: Channel) -> dict[str, str]:
     """The settings and retry fields as values of form fields."""
-    retries = {field.name: as_text(getattr(channel, field.name)) for field in RETRY_FIELDS}
-    if not kind.fields:
+    retries = {field.name: as_text(getattr(channel, field.name)) for field in kind.policy_fields}
+    if not kind.is_described:
         lines = "\n".join(f"{name}={_as_line(value)}" for name, value in channel.settings.items())
         return {"settings": lines, **retries}
     return {SETTING + field.name: as_text(channel.settings.get(field.name)) for field in kind.plain_fields} | retries
@@ -64,7 +67,7 @@ def kept(form: Mapping[str, str]) -> dict[str, str]:
 def errors_of(error: FieldpostError, kind: ChannelType) -> dict[str, str]:
     """The error by form field."""
     errors = field_errors(error)
-    if not kind.fields and (error.field or "").startswith(SETTING):
+    if not kind.is_described and (error.field or "").startswith(SETTING):
         return {"settings": next(iter(errors.values()))}
     return errors
 

@@ -7,10 +7,9 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from fieldpost.central.access.audit_trail import KEEP
-from fieldpost.central.operate.channel_settings import RETRY_FIELDS
 from fieldpost.central.operate.trial import Trial, trial_steps
 from fieldpost.central.watch.channels import HELD_MAX, ChannelState
-from fieldpost.central.watch.issues import IssueCode
+from fieldpost.central.watch.issue import IssueCode
 from fieldpost.core.actor import Role
 from fieldpost.core.delivery.breaker import channel_key
 from fieldpost.core.delivery.retry import to_text
@@ -178,7 +177,7 @@ async def _one(
         values=channel_form.shown(kind, channel) if kind else {},
         secrets=channels.shown_secrets(channel),
         warnings=channels.warnings(channel),
-        retry_fields=RETRY_FIELDS,
+        policy_fields=kind.policy_fields if kind else (),
         retry_text=to_text(channel.retry) if channel.retry else "",
         is_default=form.given.get("is_default") == "true" if form.given else channel.is_default,
         guide=read_guide(kind.guide) if kind else (),
@@ -188,8 +187,6 @@ async def _one(
         held_max=HELD_MAX,
         own_path=path_of(channel.name),
         as_of=as_of,
-        path=PATH,
-        here=path_of(channel.name),
         **shared | values,
     )
 
@@ -205,11 +202,10 @@ def _new(request: PageRequest, type_: str, form: SubmittedForm = EMPTY_FORM) -> 
         types=list(kinds),
         values={},
         secrets={},
-        retry_fields=RETRY_FIELDS,
+        policy_fields=kind.policy_fields if kind else (),
         retry_text="",
         is_default=form.given.get("is_default") == "true",
         guide=read_guide(kind.guide) if kind else (),
-        path=PATH,
     )
 
 
@@ -217,9 +213,7 @@ async def _confirm_remove(request: PageRequest) -> Response:
     state, _ = await request.watch.channels.one(request.path("name"))
     name, users = state.channel.name, state.lists
     why_not = None
-    if not request.may(Role.ADMIN):
-        why_not = "This requires the role admin."
-    elif users:
+    if users:
         shown = ", ".join(users[:5]) + (f" and {len(users) - 5} more" if len(users) > 5 else "")
         why_not = f"The channel is used by {shown}. Choose another channel for these lists first."
     return request.confirm(
@@ -228,7 +222,7 @@ async def _confirm_remove(request: PageRequest) -> Response:
         action=f"{path_of(name)}/remove",
         button="Remove",
         back=path_of(name),
-        path=PATH,
+        role=Role.ADMIN,
         why_not=why_not,
     )
 
@@ -245,8 +239,7 @@ async def _confirm_reset(request: PageRequest) -> Response:
         button="Close the breaker",
         is_danger=False,
         back=path_of(name),
-        path=PATH,
-        why_not=None if request.may(Role.OPERATOR) else "This requires the role operator.",
+        role=Role.OPERATOR,
     )
 
 
@@ -260,7 +253,9 @@ def _brief(state: ChannelState, kinds: Mapping[str, object]) -> str:
     return ", ".join(text for text in shown if text) if state.channel.type in kinds else "adapter not installed"
 
 
-MENU = MenuLine("Channels", PATH, "Set up", "c", badge=(IssueCode.CHANNEL_BLOCKED,), badge_label="blocked")
+MENU = MenuLine(
+    "Channels", PATH, "Set up", "c", badge=(IssueCode.CHANNEL_BLOCKED,), badge_label="blocked", also=(NEW_PATH,)
+)
 ROUTES = (
     PageRoute("GET", PATH, page, Access.VIEWER),
     PageRoute("POST", PATH, add, Access.ADMIN),

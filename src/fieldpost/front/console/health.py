@@ -7,18 +7,21 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from fieldpost.central.watch.channels import ChannelState
-from fieldpost.central.watch.issues import HealthInputs, IssueCode, lost_nodes
+from fieldpost.central.watch.issue import IssueCode
+from fieldpost.central.watch.issues import HealthInputs, lost_nodes
 from fieldpost.central.watch.kpis import History
 from fieldpost.central.watch.nodes import Centre, Node, NodeState
 from fieldpost.central.watch.sites import SiteState
-from fieldpost.core.kpi import Snapshot
+from fieldpost.core.actor import Role
+from fieldpost.core.kpi import WEBHOOKS, Snapshot
 from fieldpost.core.quantities import number
 from fieldpost.core.sites.health import SiteCondition
 from fieldpost.core.sites.message import Category
 from fieldpost.core.times import to_text
 from fieldpost.front.auth import Access
+from fieldpost.front.console.events.subscriptions import PATH as SUBSCRIPTIONS
 from fieldpost.front.console.kit.chart import AGE, COUNT, SPAN_DEFAULT, SPANS, Chart, ChartSpan, Series, draw, span_for
-from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute
+from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute, redirect
 
 PATH = "/"
 ISSUES_MAX = 7
@@ -30,6 +33,8 @@ ACTIONS_READ = 20
 
 
 async def page(request: PageRequest) -> Response:
+    if not request.may(Role.VIEWER):
+        return redirect(SUBSCRIPTIONS)  # the first page that a subscriber may use
     watch = request.watch
     overview = await watch.overview.now()
     snapshot, inputs = overview.snapshot, overview.inputs
@@ -43,6 +48,7 @@ async def page(request: PageRequest) -> Response:
         issues=overview.issues,
         issues_max=ISSUES_MAX,
         summary=summary(inputs),
+        has_webhooks=_has_webhooks(snapshot),
         oldest_path=_oldest_path(snapshot),
         at_sites=_AtSites(inputs.sites),
         sites_max=SITES_MAX,
@@ -117,10 +123,16 @@ class _AtSites:
 def _oldest_path(snapshot: Snapshot) -> str:
     """The list cut off after the oldest row, which would otherwise be at the end of the last page."""
     fields: dict[str, str | list[str]] = {"status": ["pending", "retrying"]}
+    if _has_webhooks(snapshot):
+        fields["kind"] = "list"
     if age_s := snapshot.total["oldest_pending_age_s"]:
         until = snapshot.as_of - timedelta(seconds=age_s - 1)
         fields["to"] = to_text(until.replace(microsecond=0))[:19] + "Z"
     return f"/notifications?{urlencode(fields, doseq=True)}"
+
+
+def _has_webhooks(snapshot: Snapshot) -> bool:
+    return any(value for name, value in snapshot.total.items() if name.startswith(WEBHOOKS))
 
 
 def _nodes(centre: Centre) -> list[Node]:
@@ -139,17 +151,19 @@ def _charts(found: Mapping[str, History], span: ChartSpan, snapshot: Snapshot) -
         points = found[kpi].points
         return Series(name, [*points, (end, snapshot.total[kpi])] if points else points, tone)
 
+    def with_webhooks(kpi: str, name: str, tone: str = "") -> list[Series]:
+        of_lists = series(kpi, name, tone)
+        return [of_lists, series(WEBHOOKS + kpi, "webhooks", "calm")] if _has_webhooks(snapshot) else [of_lists]
+
+    depth = [*with_webhooks("queue_depth", "queue depth"), series("stuck", "stuck", "wait")]
+    delivered = with_webhooks("delivered_last_interval", "delivered", "good")
     return [
-        draw(
-            "depth", "Queue depth", [series("queue_depth", "queue depth"), series("stuck", "stuck", "wait")], span, end
-        ),
-        draw(
-            "delivered", "Delivered per interval", [series("delivered_last_interval", "delivered", "good")], span, end
-        ),
-        draw("oldest", "Oldest pending", [series("oldest_pending_age_s", "oldest pending")], span, end, unit=AGE),
-        draw("parked", "Parked", [series("parked", "parked", "bad")], span, end, unit=COUNT),
+        draw("depth", "Queue depth", depth, span, end),
+        draw("delivered", "Delivered per interval", delivered, span, end),
+        draw("oldest", "Oldest pending", with_webhooks("oldest_pending_age_s", "oldest pending"), span, end, unit=AGE),
+        draw("parked", "Parked", with_webhooks("parked", "parked", "bad"), span, end, unit=COUNT),
     ]
 
 
 MENU = MenuLine("Health", PATH, "Now", "h", badge=tuple(IssueCode), badge_label="issues")
-ROUTES = (PageRoute("GET", PATH, page, Access.VIEWER),)
+ROUTES = (PageRoute("GET", PATH, page, Access.USER),)

@@ -75,7 +75,7 @@ async def _preview(request: PageRequest, text: str, conflict: FieldpostError | N
 
 def _page(request: PageRequest, text: str, status: int = 200, **values: object) -> Response:
     shown: dict[str, object] = {"faults": (), "changes": None, "unchanged": (), "untouched": 0, "plan": ""}
-    return request.page("import_lists.html", status, text=text, path=LISTS_PATH, path_of=path_of, **shown | values)
+    return request.page("import_lists.html", status, text=text, path_of=path_of, **shown | values)
 
 
 def _specs(text: str) -> list[ListSpec]:

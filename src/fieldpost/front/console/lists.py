@@ -9,11 +9,13 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from fieldpost.central.operate.list_spec import ListSpec
+from fieldpost.central.watch.channels import ChannelOverview
 from fieldpost.central.watch.notifications import Counted
 from fieldpost.core.actor import Role
 from fieldpost.core.delivery.retry import to_text
 from fieldpost.core.errors import Conflict, FieldpostError, InvalidInput
-from fieldpost.core.lists import ListChange, NotificationList, compare
+from fieldpost.core.lists import LISTS_TYPE, ListChange, NotificationList, compare
+from fieldpost.core.notification import Severity
 from fieldpost.core.quantities import number
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.forms import version_of
@@ -43,15 +45,14 @@ _TARGET = re.compile(r"targets\[(\d+)\]", re.ASCII)
 async def page(request: PageRequest) -> Response:
     ways = await request.watch.channels.all()
     channel_of = {name: state.channel.name for state in ways.channels for name in state.lists}
-    blocked = {state.channel.name for state in ways.channels if state.is_blocked}
     lists = await request.operate.lists.all()
     # Lists without a channel park everything, so they come first.
-    lists.sort(key=lambda found: (found.name in channel_of, found.name))
+    lists.sort(key=lambda found: (found.name in channel_of or found.type == LISTS_TYPE, found.name))
     return request.page(
         "lists.html",
         lists=lists,
         channel_of=channel_of,
-        blocked=blocked,
+        blocked_lists=_blocked_lists(ways),
         path_of=path_of,
         as_of=ways.as_of,
         notice=request.notice(NOTICES),
@@ -78,9 +79,9 @@ async def add(request: PageRequest) -> Response:
             ListSpec(name=form.get("name", "").strip(), type=form.get("type", "email"), **_properties(form, targets)),
         )
     except InvalidInput as error:
-        return await _form(request, None, SubmittedForm(form, _errors(error, targets)))
+        return await _form(request, None, SubmittedForm(_kept(form), _errors(error, targets)))
     except Conflict as error:
-        return await _form(request, None, SubmittedForm.rejected(form, error, at="name", status=409))
+        return await _form(request, None, SubmittedForm.rejected(_kept(form), error, at="name", status=409))
     return redirect(path_of(added.name), "added")
 
 
@@ -91,13 +92,13 @@ async def change(request: PageRequest) -> Response:
         await request.operate.lists.change(request.actor, name, version_of(form), **_properties(form, targets))
     except InvalidInput as error:
         found = await request.operate.lists.get(name)
-        return await _one(request, found, SubmittedForm(form, _errors(error, targets)))
+        return await _one(request, found, SubmittedForm(_kept(form), _errors(error, targets)))
     except Conflict as error:
         found = await request.operate.lists.get(name)
         return await _one(
             request,
             found,
-            SubmittedForm(form, status=409),
+            SubmittedForm(_kept(form), status=409),
             conflict=error.message,
             differs=_differs(found, form, targets),
         )
@@ -133,6 +134,8 @@ async def _form(
     request: PageRequest, found: NotificationList | None, form: SubmittedForm = EMPTY_FORM, **values: object
 ) -> Response:
     ways = await request.watch.channels.all()
+    types = request.operate.channels.types()
+    secret_types = [name for name, one in types.items() if one.has_target_secrets]
     return request.page(
         "list.html" if found else "new_list.html",
         form,
@@ -140,16 +143,30 @@ async def _form(
         own_path=path_of(found.name) if found else PATH,
         may_read_targets=request.may(Role.OPERATOR),
         retry_text=to_text(found.retry) if found and found.retry else "",
-        types=list(request.operate.channels.types()),
+        types=[*types, LISTS_TYPE],
+        secret_types=secret_types,
+        bare=[t for t in found.targets if t not in found.secrets] if found and found.type in secret_types else [],
+        missing=await _missing(request, found),
         channels=[(s.channel.name, s.channel.type) for s in ways.channels if not found or s.channel.type == found.type],
         used=next((s for s in ways.channels if found and found.name in s.lists), None),
         sites=[site.name for site in await request.operate.sites.all()],
+        blocked_lists=_blocked_lists(ways),
         as_of=ways.as_of,
-        path=PATH,
-        here=path_of(found.name) if found else NEW_PATH,
         is_parking=form.given.get("park_uncertain") == "true" if form.given else bool(found and found.park_uncertain),
         **values,
     )
+
+
+def _blocked_lists(ways: ChannelOverview) -> set[str]:
+    """The lists to which nothing is sent at present: by their channel's breaker, or by their own."""
+    return {name for state in ways.channels for name in (state.lists if state.is_blocked else state.blocked_lists)}
+
+
+async def _missing(request: PageRequest, found: NotificationList | None) -> set[str]:
+    """The names in a list of lists that are no lists."""
+    if found is None or found.type != LISTS_TYPE:
+        return set()
+    return set(found.targets).difference(one.name for one in await request.operate.lists.all())
 
 
 async def _confirm_remove(request: PageRequest, found: NotificationList) -> Response:
@@ -161,8 +178,7 @@ async def _confirm_remove(request: PageRequest, found: NotificationList) -> Resp
         action=f"{path_of(found.name)}/remove",
         button="Remove",
         back=path_of(found.name),
-        path=PATH,
-        why_not=None if request.may(Role.ADMIN) else "This requires the role admin.",
+        role=Role.ADMIN,
     )
 
 
@@ -190,7 +206,26 @@ def _properties(form: Mapping[str, str], targets: Sequence[tuple[int, str]]) -> 
         "park_uncertain": form.get("park_uncertain") == "true",
         "retry": form.get("retry", "").strip() or None,
         "allowed_sites": _sites(form),
+        "severity": form.get("severity") or None,
+        "rate": form.get("rate", "").strip() or None,
+        "secrets": _secrets(form),
     }
+
+
+def _kept(form: Mapping[str, str]) -> dict[str, str]:
+    """The submitted fields except secrets, to fill the form again."""
+    return {name: text for name, text in form.items() if name != "secrets"}
+
+
+def _secrets(form: Mapping[str, str]) -> dict[str, str]:
+    """New secrets, one per line: the target, an equals sign with spaces around it, the secret."""
+    found = {}
+    for line_number, line in _lines(form.get("secrets", "")):
+        label, is_given, secret = line.partition(" = ")
+        if not is_given:
+            raise InvalidInput("list.secret_line", f"line {line_number} must be TARGET = SECRET", field="secrets")
+        found[label.strip()] = secret.strip()
+    return found
 
 
 def _sites(form: Mapping[str, str]) -> list[str] | None:
@@ -204,6 +239,8 @@ def _errors(error: FieldpostError, targets: Sequence[tuple[int, str]]) -> dict[s
         number, text = targets[int(match[1])]
         rule = error.message.partition(": ")[2] or error.message
         return {"targets": f"Line {number} ({text[:80]}): {rule}."}
+    if (error.field or "").startswith("secrets."):
+        return {"secrets": error.message}
     errors = field_errors(error)
     return {"name": errors["list_name"]} if "list_name" in errors else errors
 
@@ -217,13 +254,15 @@ def _differs(found: NotificationList, form: Mapping[str, str], targets: Sequence
         channel_name=form.get("channel") or None,
         park_uncertain=form.get("park_uncertain") == "true",
         allowed_sites=tuple(sorted(set(sites))) if sites else None,
+        severity=next((one for one in Severity if one.value == form.get("severity")), None),
     )
     change = compare(found, mine)
-    is_other_rule = form.get("retry", "").strip() != (to_text(found.retry) if found.retry else "")
-    return replace(change, properties=(*change.properties, "retry")) if is_other_rule else change
+    stored = {"retry": to_text(found.retry) if found.retry else "", "rate": found.rate.text if found.rate else ""}
+    others = tuple(name for name, value in stored.items() if form.get(name, "").strip() != value)
+    return replace(change, properties=(*change.properties, *others))
 
 
-MENU = MenuLine("Lists", PATH, "Set up", "l")
+MENU = MenuLine("Lists", PATH, "Set up", "l", also=(NEW_PATH, "/import/lists"))
 ROUTES = (
     PageRoute("GET", PATH, page, Access.VIEWER),
     PageRoute("POST", PATH, add, Access.ADMIN),

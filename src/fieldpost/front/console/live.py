@@ -32,4 +32,4 @@ async def _events(request: PageRequest) -> AsyncIterator[bytes]:
         yield b"".join(b"event: %s\ndata:\n\n" % topic.encode() for topic in sorted(topics)) or b": still here\n\n"
 
 
-ROUTES = (PageRoute("GET", PATH, stream, Access.VIEWER),)
+ROUTES = (PageRoute("GET", PATH, stream, Access.USER),)

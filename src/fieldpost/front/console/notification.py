@@ -79,8 +79,11 @@ async def confirm_discard(request: PageRequest) -> Response:
 async def _page(
     request: PageRequest, status: int = 200, *, back: str, notice: str | None = None, conflict: NotAsSeen | None = None
 ) -> Response:
-    detail = await request.watch.notifications.detail(request.path("notification_id"))
+    detail = await request.watch.seen_notification(request.actor, request.path("notification_id"))
     n = detail.notification
+    if request.may(Role.SUBSCRIBER) and back.startswith(NOTIFICATIONS):
+        # Subscribers come from a delivery log and have no page of all notifications.
+        back = f"/subscriptions/{_subscription_of(n.delivery_key)}/log"
     return request.page(
         "notification.html",
         status,
@@ -160,9 +163,9 @@ def _subscription_of(delivery_key: str) -> str | None:
 
 
 ROUTES = (
-    PageRoute("GET", f"{NOTIFICATIONS}/{{notification_id}}", page, Access.VIEWER),
+    PageRoute("GET", f"{NOTIFICATIONS}/{{notification_id}}", page, Access.OWNER_READ),
     PageRoute("POST", f"{NOTIFICATIONS}/{{notification_id}}/retry", retry, Access.OPERATOR),
-    PageRoute("POST", f"{NOTIFICATIONS}/{{notification_id}}/resend", resend, Access.OPERATOR),
+    PageRoute("POST", f"{NOTIFICATIONS}/{{notification_id}}/resend", resend, Access.OWNER_OPERATE),
     PageRoute("GET", f"{NOTIFICATIONS}/{{notification_id}}/discard", confirm_discard, Access.OPERATOR),
     PageRoute("POST", f"{NOTIFICATIONS}/{{notification_id}}/discard", discard, Access.OPERATOR),
 )

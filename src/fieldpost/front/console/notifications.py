@@ -8,9 +8,11 @@ from typing import Any
 from starlette.responses import Response
 
 from fieldpost.central.watch.health import COUNT_MAX
-from fieldpost.central.watch.issues import IssueCode
-from fieldpost.central.watch.notifications import ErrorGroup, Page
-from fieldpost.core.errors import InvalidInput
+from fieldpost.central.watch.issue import IssueCode
+from fieldpost.central.watch.notifications import ErrorGroup, NotificationSummary, Page
+from fieldpost.core.errors import InvalidInput, NotFound
+from fieldpost.core.events.subscription import Subscription
+from fieldpost.core.kpi import of_kind
 from fieldpost.core.notification import LIVE, Status
 from fieldpost.core.search.filters import NOTIFICATION_FILTERS
 from fieldpost.core.search.notification_filter import Filter
@@ -48,13 +50,14 @@ async def page(request: PageRequest) -> Response:
     wanted = parsed.wanted
     values: dict[str, Any] = {
         "found": found,
+        "lines": _by_whole(found.lines) if found else (),
         "cursor": cursor,
         "as_of": found.as_of if found else snapshot.as_of,
         "parsed": parsed,
         "wanted": wanted,
         "last": last,
         "lasts": list(LAST),
-        "figures": snapshot.total,
+        "figures": of_kind(snapshot.total, wanted.kind),
         "by": request.watch.kpis.by,
         "counts": await request.watch.health.counts(),
         "count_max": COUNT_MAX,
@@ -64,6 +67,7 @@ async def page(request: PageRequest) -> Response:
         "is_filtered": wanted != Filter(),
         "is_narrowed": replace(wanted, statuses=()) != Filter(),
         "group_error": _group_error(wanted, found),
+        "of_subscription": await _subscription(request, wanted),
         "groups": await _groups(request, wanted, cursor),
     }
     # A live update keeps the form of the page.
@@ -78,6 +82,14 @@ async def page(request: PageRequest) -> Response:
         given=parsed.given,
         notice=request.notice(NOTICES),
     )
+
+
+def _by_whole(lines: Sequence[NotificationSummary]) -> list[NotificationSummary]:
+    """The lines of a page in their order, but parts of one whole together, at the place of the first."""
+    parts: dict[str, list[NotificationSummary]] = {}
+    for line in lines:
+        parts.setdefault(line.notification.whole_id or line.notification.notification_id, []).append(line)
+    return [line for together in parts.values() for line in together]
 
 
 def _filter_query(request: PageRequest, now: datetime) -> tuple[FilterQuery[Filter], str | None]:
@@ -102,6 +114,16 @@ async def _groups(request: PageRequest, wanted: Filter, cursor: str | None) -> t
     return (await request.watch.notifications.parked_groups()).groups[:GROUPS_MAX]
 
 
+async def _subscription(request: PageRequest, wanted: Filter) -> Subscription | None:
+    """The subscription of the filter, if it exists."""
+    if wanted.subscription_id is None:
+        return None
+    try:
+        return (await request.watch.subscriptions.one(wanted.subscription_id))[0].subscription
+    except NotFound:
+        return None
+
+
 def _group_error(wanted: Filter, found: Page | None) -> str | None:
     """An example error of the selected error group."""
     if wanted.error_key is None or found is None or not found.lines:
@@ -122,6 +144,11 @@ class PageLinks:
 
     def not_ended(self) -> str:
         return self._to(replace(self.wanted, statuses=NOT_ENDED, is_stuck=False, is_overdue=False))
+
+    def tile(self, *statuses: Status, is_stuck: bool = False, is_overdue: bool = False) -> str:
+        """The notifications that a tile counts."""
+        wanted = Filter(statuses=statuses, kind=self.wanted.kind, is_stuck=is_stuck, is_overdue=is_overdue)
+        return address(PATH, fields_of(wanted))
 
     def within(self, last: str | None) -> str:
         """The URL with another time range, or none."""

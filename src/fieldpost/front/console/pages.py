@@ -18,15 +18,15 @@ from fieldpost.front.console import (
     parked_groups,
     settings,
 )
-from fieldpost.front.console.access import account, oidc, sessions, tokens, users
-from fieldpost.front.console.events import events, subscriptions, topics
+from fieldpost.front.console.access import account, oidc, sessions, tokens, users, zgw_clients
+from fieldpost.front.console.events import deliveries, events, routes, subscriptions, templates, topics
 from fieldpost.front.console.kit.request import MenuLine, PageRoute
 from fieldpost.front.console.sites import cached_calls, intents, site, site_queries, sites
 
 MODULES = (
     *(health, notifications, notification, new_bulk_action, bulk_actions, parked_groups, events, cached_calls, intents),
-    *(sites, site_queries, site, lists, list_import, channels, topics, subscriptions),
-    *(audit, users, tokens, settings, account, sessions, oidc, live),
+    *(sites, site_queries, site, lists, list_import, channels, topics, routes, templates, subscriptions, deliveries),
+    *(audit, users, tokens, zgw_clients, settings, account, sessions, oidc, live),
 )
 """In menu order."""
 

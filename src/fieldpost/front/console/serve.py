@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
 
+from fieldpost.core.actor import Role
 from fieldpost.core.errors import Conflict, Denied, FieldpostError, InvalidInput, NotFound, Unavailable
 from fieldpost.front.admission import authenticated
 from fieldpost.front.auth import Access
@@ -100,7 +101,9 @@ class Console:
         if visitor is None:
             return PageRequest(http, self._backend, self._renderer, None, secret, MENU)
         change_tokens = urlencode(await self._backend.change_feed.tokens())
-        issues = (await self._backend.watch.overview.now()).issues
+        # A subscriber sees only subscriptions, so issues of the installation are none of its business.
+        is_viewer = visitor.role.includes(Role.VIEWER)
+        issues = (await self._backend.watch.overview.now()).issues if is_viewer else ()
         return PageRequest(http, self._backend, self._renderer, visitor, secret, MENU, issues, change_tokens)
 
     async def _explain(self, http: Request, error: FieldpostError) -> Response:

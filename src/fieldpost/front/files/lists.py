@@ -18,7 +18,20 @@ from fieldpost.core.lists import NotificationList
 from fieldpost.front.files.csv_cells import from_cell, to_cell
 
 FILE_BYTES_MAX = 16 * 1024 * 1024
-COLUMNS = ("list", "type", "channel", "park_uncertain", "retry", "allowed_sites", "target")
+COLUMNS = (
+    "list",
+    "type",
+    "channel",
+    "park_uncertain",
+    "retry",
+    "allowed_sites",
+    "severity",
+    "rate",
+    "target",
+    "secret",
+)
+EXPORTED = COLUMNS[:-1]
+"""No export contains a secret."""
 _REQUIRED = {"list", "target"}
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "": False}
 
@@ -33,6 +46,10 @@ class ListEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     park_uncertain: bool = False
     retry: str | None = None
     allowed_sites: list[str] | None = None
+    severity: str | None = None
+    rate: str | None = None
+    secrets: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    """By target; never exported."""
 
 
 class ListFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -52,6 +69,8 @@ def to_json(lists: Iterable[NotificationList]) -> str:
                 park_uncertain=one.park_uncertain,
                 retry=to_text(one.retry) if one.retry else None,
                 allowed_sites=None if one.allowed_sites is None else list(one.allowed_sites),
+                severity=one.severity,
+                rate=one.rate.text if one.rate else None,
                 targets=list(one.targets),
             )
             for one in lists
@@ -75,6 +94,9 @@ def from_json(text: str) -> list[ListSpec]:
             park_uncertain=one.park_uncertain,
             retry=one.retry,
             allowed_sites=one.allowed_sites,
+            severity=one.severity,
+            rate=one.rate,
+            secrets={} if one.secrets is msgspec.UNSET else one.secrets,
             place=f"lists[{number}]",
         )
         for number, one in enumerate(found.lists)
@@ -85,7 +107,7 @@ def to_csv(lists: Iterable[NotificationList]) -> str:
     """Write lists as CSV that `from_csv` reads and that is safe in spreadsheets."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow(COLUMNS)
+    writer.writerow(EXPORTED)
     for one in lists:
         sites = None if one.allowed_sites is None else "|".join(map(_escape, one.allowed_sites))
         properties = (
@@ -95,6 +117,8 @@ def to_csv(lists: Iterable[NotificationList]) -> str:
             "true" if one.park_uncertain else "false",
             to_text(one.retry) if one.retry else "",
             sites or "",
+            one.severity or "",
+            one.rate.text if one.rate else "",
         )
         for target in one.targets:
             writer.writerow([to_cell(value) for value in (*properties, target)])
@@ -145,6 +169,9 @@ def _spec(columns: Sequence[str], cells: Sequence[str], place: str) -> ListSpec:
         park_uncertain=park,
         retry=row.get("retry") or None,
         allowed_sites=[_unescape(site) for site in _SITE.findall(sites)] if sites else None,
+        severity=row.get("severity") or None,
+        rate=row.get("rate") or None,
+        secrets={row["target"]: row["secret"]} if row.get("secret") else {},
         targets=(row["target"],),
         place=place,
     )
@@ -154,7 +181,7 @@ def _join(specs: Sequence[ListSpec]) -> ListSpec:
     """Merge the rows of one list; their properties must be equal."""
     first = specs[0]
     for spec in specs[1:]:
-        if replace(spec, targets=first.targets, place=first.place) != first:
+        if replace(spec, targets=first.targets, place=first.place, secrets=first.secrets) != first:
             raise InvalidInput(
                 "import.csv",
                 f"{spec.place}: the properties of the list differ from those in {first.place}",
@@ -163,6 +190,7 @@ def _join(specs: Sequence[ListSpec]) -> ListSpec:
     return replace(
         first,
         targets=[target for spec in specs for target in spec.targets],
+        secrets={label: secret for spec in specs for label, secret in spec.secrets.items()},
         target_places=[f"{spec.place}.target" for spec in specs],
     )
 

@@ -13,6 +13,7 @@ from fieldpost.central.watch.watch import Watch
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.search.filters import FilterField
+from fieldpost.core.sites.node import SiteNode
 from fieldpost.front.auth import Access
 from fieldpost.front.backend import Backend
 from fieldpost.front.body import check_content_type, read_body
@@ -63,8 +64,8 @@ class Call:
 
     request: Request
     backend: Backend
-    caller: Actor | str | None
-    """An actor, the name of a site, an enrolment code, or None, depending on the access rule of the route."""
+    caller: Actor | SiteNode | str | None
+    """An actor, a node of a site, an enrolment code, or None, depending on the access rule of the route."""
     spec: EndpointSpec = NO_SPEC
 
     @property
@@ -74,14 +75,18 @@ class Call:
 
     @property
     def role(self) -> Role:
-        """The role that decides which fields the caller may see; a publisher sees those of its own rows as a viewer."""
+        """The role that decides which fields the caller may see; publishers and subscribers see those of a viewer."""
         role = self.caller.role if isinstance(self.caller, Actor) else Role.VIEWER
-        return Role.VIEWER if role is Role.PUBLISHER else role
+        return Role.VIEWER if role in (Role.PUBLISHER, Role.SUBSCRIBER) else role
+
+    @property
+    def sender(self) -> SiteNode:
+        assert isinstance(self.caller, SiteNode), "the route is for sites"
+        return self.caller
 
     @property
     def site(self) -> str:
-        assert isinstance(self.caller, str), "the route is for sites"
-        return self.caller
+        return self.sender.site
 
     @property
     def code(self) -> str:

@@ -16,6 +16,7 @@ from starlette.websockets import WebSocket
 
 from fieldpost.core.actor import Actor
 from fieldpost.core.errors import Denied, FieldpostError
+from fieldpost.core.sites.node import SiteNode
 from fieldpost.front import auth
 from fieldpost.front.admission import authenticated
 from fieldpost.front.auth import Access
@@ -85,14 +86,14 @@ def _socket(serve: Socket, backend: Backend) -> Callable[[WebSocket], Awaitable[
     return socket
 
 
-async def _caller(access: Access, request: Request, backend: Backend) -> Actor | str | None:
+async def _caller(access: Access, request: Request, backend: Backend) -> Actor | SiteNode | str | None:
     match access:
         case Access.ANYONE:
             return None
         case Access.SITE:
-            site = await auth.site(request.headers, backend.operate.accounts)
+            sender = await auth.site_node(request.headers, backend.operate.accounts)
             authenticated(request.scope.get("state"), is_site=True)
-            return site
+            return sender
         case Access.JOIN:
             return auth.code(request.headers)
         case _:

@@ -14,6 +14,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 import fieldpost
 from fieldpost.core.errors import Denied, FieldpostError, InvalidInput, Unavailable
+from fieldpost.core.sites.node import SiteNode
 from fieldpost.front import auth
 from fieldpost.front.admission import authenticated, check_room, until_closed
 from fieldpost.front.allowance import LinkKind, TooMuch
@@ -36,17 +37,17 @@ log = structlog.get_logger()
 
 
 async def welcome(
-    websocket: WebSocket, kind: LinkKind, backend: Backend, converse: Callable[[str, OpenLink], Awaitable[None]]
+    websocket: WebSocket, kind: LinkKind, backend: Backend, converse: Callable[[SiteNode, OpenLink], Awaitable[None]]
 ) -> None:
     """Authenticate the site, accept the connection and run `converse`; a refused site gets an HTTP problem instead."""
     try:
-        site = await auth.site(websocket.headers, backend.operate.accounts)
+        sender = await auth.site_node(websocket.headers, backend.operate.accounts)
         authenticated(websocket.scope.get("state"), is_site=True)
         check_room(websocket.scope.get("state"))
-        with until_closed(websocket.scope.get("state"), backend.allowances.take_connection(site, kind)):
+        with until_closed(websocket.scope.get("state"), backend.allowances.take_connection(sender.site, kind)):
             await websocket.accept()
             with suppress(WebSocketDisconnect), backend.open_links.held(websocket) as link:
-                await converse(site, link)
+                await converse(sender, link)
     except FieldpostError as error:
         if isinstance(error, Denied):
             address = websocket.client.host if websocket.client else ""
@@ -60,14 +61,15 @@ class SiteConversation:
     def __init__(
         self,
         websocket: WebSocket,
-        site: str,
+        sender: SiteNode,
         kind: LinkKind,
         backend: Backend,
         link: OpenLink,
         answering: Answering,
     ) -> None:
         self._websocket = websocket
-        self._site = site
+        self._sender = sender
+        self._site = sender.site
         self._kind = kind
         self._backend = backend
         self._link = link
@@ -76,8 +78,10 @@ class SiteConversation:
 
     async def run(self) -> None:
         """Greet, then answer frames until a peer closes. Frames in progress are finished without an answer."""
-        credits = self._backend.ingest.credits
-        await self._websocket.send_bytes(encode(Hello(PROTOCOL, fieldpost.__version__, credits, accepts=(ZLIB,))))
+        hello = Hello(
+            PROTOCOL, fieldpost.__version__, self._backend.ingest.credits, accepts=(ZLIB,), node=self._sender.node
+        )
+        await self._websocket.send_bytes(encode(hello))
         free = asyncio.Semaphore(FRAMES_AT_ONCE[self._kind])
         before: asyncio.Task[None] | None = None
         async with asyncio.TaskGroup() as group:

@@ -16,6 +16,7 @@ from functools import partial
 from starlette.websockets import WebSocket
 
 from fieldpost.core.errors import InvalidInput, Unavailable
+from fieldpost.core.sites.node import SiteNode
 from fieldpost.core.times import to_text
 from fieldpost.front.allowance import LinkKind
 from fieldpost.front.backend import Backend
@@ -32,18 +33,18 @@ from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Hello, LinkMessage, Sa
 async def data(websocket: WebSocket, backend: Backend) -> None:
     """`/link/v1/data`: the connection on which a site submits notifications."""
 
-    async def converse(site: str, link: OpenLink) -> None:
+    async def converse(sender: SiteNode, link: OpenLink) -> None:
         async def answer(message: LinkMessage, unfit: Unfit) -> LinkMessage | None:
             match message:
                 case Submit():
-                    return await _take(message, unfit, site, backend)
+                    return await _take(message, unfit, sender.site, backend)
                 case Hello():
-                    await _record_contact(backend, site)
+                    await _record_contact(backend, sender.site)
                     return None
                 case _:
                     raise InvalidInput(UNFIT, f"central does not accept {type(message).__name__} on a data connection")
 
-        await SiteConversation(websocket, site, LinkKind.DATA, backend, link, answer).run()
+        await SiteConversation(websocket, sender, LinkKind.DATA, backend, link, answer).run()
 
     await welcome(websocket, LinkKind.DATA, backend, converse)
 
@@ -51,24 +52,24 @@ async def data(websocket: WebSocket, backend: Backend) -> None:
 async def control(websocket: WebSocket, backend: Backend) -> None:
     """`/link/v1/control`: the connection of a site for health reports, telemetry and commands."""
 
-    async def converse(site: str, opened: OpenLink) -> None:
-        link = ControlLink(site, websocket.send_bytes, opened.check)
+    async def converse(sender: SiteNode, opened: OpenLink) -> None:
+        link = ControlLink(sender, websocket.send_bytes, opened.check)
 
         async def answer(message: LinkMessage, unfit: Unfit) -> LinkMessage | None:
             if not isinstance(message, Hello):
-                return await control_messages.handle(message, site, backend)
+                return await control_messages.handle(message, sender, backend)
             is_first, link.hello = link.hello is None, message
-            await _record_contact(backend, site)
+            await _record_contact(backend, sender.site)
             if is_first:
-                await control_messages.connected(site, link, backend)
+                await control_messages.connected(link, backend)
             return None
 
         with backend.commands.connections.held(link):
             try:
-                await SiteConversation(websocket, site, LinkKind.CONTROL, backend, opened, answer).run()
+                await SiteConversation(websocket, sender, LinkKind.CONTROL, backend, opened, answer).run()
             finally:
                 link.end()
-                await control_messages.disconnected(site, link, backend)
+                await control_messages.disconnected(link, backend)
 
     await welcome(websocket, LinkKind.CONTROL, backend, converse)
 
@@ -94,19 +95,19 @@ async def control_by_post(call: Call) -> ApiAnswer:
         content = await read_body(call.request, FRAME_BYTES_MAX)
         allowances.charge(site, LinkKind.CONTROL, items=1, bytes=len(content))
         message = decode(content, partial(allowances.charge_values, site, LinkKind.CONTROL))
-        link = polled.get(site)
+        link = polled.get(call.sender)
         if link is None:
-            link = polled[site] = PolledLink(site)
+            link = polled[call.sender] = PolledLink(call.sender)
             # Between two polls only this task can notice that the site has stopped polling.
             link.task = asyncio.create_task(_until_silent(link, call.backend))
         elif isinstance(message, Hello) and message.begins:
             # The site restarted before its silence was noticed: send what it missed.
-            await control_messages.connected(site, link, call.backend)
+            await control_messages.connected(link, call.backend)
         if isinstance(message, Hello):
             link.hello = message
             await _record_contact(call.backend, site)
             return ApiAnswer(Said(tuple(link.take())))
-        answer = await control_messages.handle(message, site, call.backend)
+        answer = await control_messages.handle(message, call.sender, call.backend)
         return ApiAnswer(Said((*link.take(), *([] if answer is None else [answer]))))
 
 
@@ -132,12 +133,12 @@ async def status(call: Call) -> ApiAnswer:
 async def _until_silent(link: PolledLink, backend: Backend) -> None:
     with backend.commands.connections.held(link):
         try:
-            await control_messages.connected(link.site, link, backend)
+            await control_messages.connected(link, backend)
             await link.until_silent()
         finally:
             link.end()
-            del backend.polled[link.site]
-            await control_messages.disconnected(link.site, link, backend)
+            del backend.polled[link.sender]
+            await control_messages.disconnected(link, backend)
 
 
 def _read(content: bytes, on_values: Callable[[int], None]) -> tuple[Submit, Unfit]:

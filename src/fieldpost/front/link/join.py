@@ -15,6 +15,7 @@ class Join(Body, frozen=True, kw_only=True):
     prefix: str
     digest: str
     site: str | None = None
+    node: int | None = None
 
 
 async def join(call: Call) -> ApiAnswer:
@@ -22,8 +23,9 @@ async def join(call: Call) -> ApiAnswer:
     asked = await call.read(Join)
     if len(asked.digest) != DIGEST_LENGTH or not asked.digest.isascii() or not _is_hex(asked.digest):
         raise InvalidInput("join.digest", f"digest must be {DIGEST_LENGTH} hexadecimal digits", field="digest")
-    claimant = Claimant(asked.prefix, unhexlify(asked.digest), asked.site)
-    return ApiAnswer(Joined(await call.operate.sites.join(call.code, claimant)))
+    claimant = Claimant(asked.prefix, unhexlify(asked.digest), asked.site, asked.node)
+    joined = await call.operate.sites.join(call.code, claimant)
+    return ApiAnswer(Joined(joined.site, joined.node))
 
 
 def _is_hex(text: str) -> bool:

@@ -1,7 +1,7 @@
 """JSON bodies of requests."""
 
 import re
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -10,6 +10,8 @@ from fieldpost.link.codec import check_json
 
 S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
+RowVersion = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""The version of a stored object that the caller has seen, in the range of its column."""
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from fieldpost.core.errors import Conflict, Denied, FieldpostError, InvalidInput, NotFound, Unavailable
 from fieldpost.link.endpoint import Endpoint
+from fieldpost.system_error import reason_of
 
 TIMEOUT_S = 30.0
 RESPONSE_BYTES_MAX = 64 * 1024 * 1024
@@ -68,8 +69,7 @@ def unreachable_as(code: str, endpoint: Endpoint, *, trust_hint: str, hint: str)
         message = f"the certificate of central at {endpoint.url} is not trusted: {error.verify_message}"
         raise Unavailable(code, message, hint=trust_hint) from None
     except (OSError, HTTPException) as error:
-        reason = str(error) or type(error).__name__
-        raise Unavailable(code, f"cannot reach central at {endpoint.url}: {reason}", hint=hint) from None
+        raise Unavailable(code, f"cannot reach central at {endpoint.url}: {reason_of(error)}", hint=hint) from None
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ def filter_parameters(declared: Sequence[FilterField]) -> tuple[Parameter, ...]:
 def _filter_schema(field: FilterField) -> JsonSchema:
     match field.kind:
         case FilterKind.TEXT:
-            return NAME
+            return {**NAME, "maxLength": field.bytes_max}
         case FilterKind.CHOICE:
             return one_of(field.choices)
         case FilterKind.TIME:

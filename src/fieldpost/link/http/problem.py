@@ -37,6 +37,8 @@ STATUSES: tuple[tuple[type[FieldpostError], str, int], ...] = (
     (Denied, "", 403),
     (Unavailable, "link.connections", 429),
     (Unavailable, "link.quota", 429),
+    (Unavailable, "receipt.too_many", 429),
+    (Unavailable, "zgw.too_many", 429),
     (Unavailable, "site.full", 429),
     (Unavailable, "", 503),
     (ConfigError, "", 500),

@@ -1,1 +1,1 @@
-"""SQLAlchemy and Django: thin, optional."""
+"""Migrations for Django and Alembic that carry the tables of the outbox: thin, optional."""

@@ -20,10 +20,10 @@ from fieldpost.core.errors import Conflict, Unavailable
 from fieldpost.core.ids import CallId
 from fieldpost.core.sites.forwarding import Decision
 from fieldpost.core.sites.message import Message, NewCall, RejectedMessage
+from fieldpost.core.sites.site_event import SiteEventKind
 from fieldpost.core.times import from_microseconds
 from fieldpost.site.buffer import calls, event_log, figures, keys, notifications, rejected
 from fieldpost.site.buffer.committer import Committer
-from fieldpost.site.buffer.event_log import EventKind
 from fieldpost.site.buffer.figures import Depth
 from fieldpost.site.buffer.keys import IdempotencyKey
 from fieldpost.site.buffer.notifications import NEW_ROWS, notification_event
@@ -99,7 +99,7 @@ class Buffer:
             return known
         NEW_ROWS.insert(cursor, [row])
         if self._logs_all:
-            event_log.append(cursor, [notification_event(EventKind.QUEUED, created_at, "queued", message_id)])
+            event_log.append(cursor, [notification_event(SiteEventKind.QUEUED, created_at, "queued", message_id)])
         return message_id
 
     def issue(self, call: NewCall, *, claimant: str, until: datetime, key: IdempotencyKey | None = None) -> Issued:

@@ -20,13 +20,15 @@ import apsw
 from fieldpost.core.notification import Provenance
 from fieldpost.core.sites.forwarding import CALL_WAIT_MAX, CallDecision, Clear, Fail, Park, TryAgain
 from fieldpost.core.sites.message import CallRecord, CallStatus, Category, Message, NewCall
+from fieldpost.core.sites.site_event import SiteEventKind
 from fieldpost.core.times import from_microseconds, to_microseconds
 from fieldpost.site.buffer import event_log, tracking
-from fieldpost.site.buffer.event_log import EventKind
+from fieldpost.site.buffer.pair import pair_state
 from fieldpost.site.buffer.rows import CALL_COLUMNS, MESSAGE, NEW_CALL
 
 CLAIM_MAX = timedelta(hours=1)
 """The longest claim."""
+UNKNOWN_RESULT = "an attempt ended without a known result: the call may be executed twice"
 
 _INSERT = """
 INSERT INTO calls
@@ -62,15 +64,17 @@ _REPAIR = f"""
 UPDATE calls SET due_at = 0 WHERE category = :category AND target = :target AND {_TRIED} AND due_at > :far
 """
 
+_DUE = f"""
+SELECT sequence FROM calls
+WHERE category = :category AND target = :target AND {_TRIED} AND due_at <= :now AND {_FREE}
+ORDER BY due_at, sequence LIMIT :items_max
+"""
 _CLAIM = f"""
 UPDATE calls SET claimed_by = :claimant, claim_token = claim_token + 1, claimed_until = :until
-WHERE sequence IN (
-    SELECT sequence FROM calls
-    WHERE category = :category AND target = :target AND {_TRIED} AND due_at <= :now AND {_FREE}
-    ORDER BY due_at, sequence LIMIT :items_max
-)
+WHERE sequence IN ({_DUE})
 RETURNING {CALL_COLUMNS}
 """
+_UNSETTLED = f"SELECT {CALL_COLUMNS} FROM calls WHERE sequence IN ({_DUE}) AND claimed_by IS NOT NULL"
 
 _HELD = "message_id = :message_id AND claim_token = :token AND claimed_by IS NOT NULL"
 
@@ -109,7 +113,7 @@ def insert(cursor: apsw.Cursor, call: NewCall, claimant: str, until: datetime) -
         created_at=call.created_at,
         claim_token=1,
     )
-    _log(cursor, EventKind.QUEUED, call.created_at, call.target_summary, message, call.provenance)
+    _log(cursor, SiteEventKind.QUEUED, call.created_at, call.target_summary, message, call.provenance)
     return message
 
 
@@ -134,11 +138,17 @@ def claim(
     until: datetime,
     items_max: int,
 ) -> list[Message]:
-    """Claim up to `items_max` due, unclaimed calls of the target, the longest due first."""
+    """Claim up to `items_max` due, unclaimed calls of the target, the longest due first.
+
+    In a pair, claims that ended without a result are logged: the target may have accepted the call from the other node.
+    """
     parameters = _moments(now) | {"category": category.value, "target": target}
     cursor.execute(_REPAIR, parameters)
     parameters |= {"claimant": claimant, "until": to_microseconds(until), "items_max": items_max}
+    unsettled = _rows(cursor, _UNSETTLED, parameters) if pair_state.find(cursor) is not None else []
     taken = [MESSAGE.read(row) for row in _rows(cursor, _CLAIM, parameters)]
+    for row in unsettled:
+        _log(cursor, SiteEventKind.UNCERTAIN, now, UNKNOWN_RESULT, MESSAGE.read(row))
     return sorted(taken, key=lambda message: (message.due_at or message.created_at, message.sequence))
 
 
@@ -159,7 +169,7 @@ def settle(cursor: apsw.Cursor, message: Message, decision: CallDecision, now: d
     status, kind = _OUTCOMES[type(decision)]
     if not rows:
         text = f"the result arrived after the claim was lost: {status.value}"
-        _log(cursor, EventKind.LATE, now, text, message)
+        _log(cursor, SiteEventKind.LATE, now, text, message)
         return None
     error = None if isinstance(decision, Clear) else decision.error
     given: dict[str, Any] = {"retry_count": rows[0][0], "error": error, "http_status": decision.http_status}
@@ -178,7 +188,7 @@ def retry(cursor: apsw.Cursor, call_id: str, now: datetime, by: str | None = Non
     """Put a parked call back into the queue, due immediately, with its retry count reset; None if it is not parked."""
     for row in _rows(cursor, _RETRY, {"message_id": call_id}):
         record = tracking.change(cursor, call_id, CallStatus.RETRYING, now)
-        _log(cursor, EventKind.REQUEUED, now, f"by {by or 'an operator'}", MESSAGE.read(row), record)
+        _log(cursor, SiteEventKind.REQUEUED, now, f"by {by or 'an operator'}", MESSAGE.read(row), record)
         return record
     return None
 
@@ -189,16 +199,16 @@ def discard(cursor: apsw.Cursor, call_id: str, now: datetime, by: str | None = N
         call = MESSAGE.read(row)
         count, error = call.retry_count, call.last_error
         record = tracking.change(cursor, call_id, CallStatus.DISCARDED, now, retry_count=count, error=error)
-        _log(cursor, EventKind.DISCARDED, now, f"by {by or 'an operator'}", call, record)
+        _log(cursor, SiteEventKind.DISCARDED, now, f"by {by or 'an operator'}", call, record)
         return record
     return None
 
 
-_OUTCOMES: dict[type, tuple[CallStatus, EventKind]] = {
-    Clear: (CallStatus.DELIVERED, EventKind.DELIVERED),
-    Fail: (CallStatus.FAILED, EventKind.FAILED),
-    TryAgain: (CallStatus.RETRYING, EventKind.RETRIED),
-    Park: (CallStatus.PARKED, EventKind.PARKED),
+_OUTCOMES: dict[type, tuple[CallStatus, SiteEventKind]] = {
+    Clear: (CallStatus.DELIVERED, SiteEventKind.DELIVERED),
+    Fail: (CallStatus.FAILED, SiteEventKind.FAILED),
+    TryAgain: (CallStatus.RETRYING, SiteEventKind.RETRIED),
+    Park: (CallStatus.PARKED, SiteEventKind.PARKED),
 }
 
 
@@ -223,7 +233,7 @@ def _delivery_text(record: CallRecord | None) -> str:
 
 def _log(
     cursor: apsw.Cursor,
-    kind: EventKind,
+    kind: SiteEventKind,
     now: datetime,
     text: str,
     message: Message,

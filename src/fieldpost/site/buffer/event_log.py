@@ -7,58 +7,22 @@ events of cached calls, but only failures of notifications, whose record central
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 import apsw
 
+from fieldpost.core.search.filters import SITE_EVENT_FILTERS, TextFilter
 from fieldpost.core.search.tokens import tokenize
 from fieldpost.core.sites.message import Category
+from fieldpost.core.sites.site_event import EventSeverity, SiteEventKind
 from fieldpost.core.text import truncate
 from fieldpost.core.times import to_microseconds
 from fieldpost.site.buffer.rows import RowType
 
-Severity = Literal["info", "warning", "error"]
-
 TEXT_BYTES_MAX = 1024
 ROW_BYTES = 200
 """The approximate size of an entry without its text, for the size limit."""
-
-
-class EventKind(StrEnum):
-    """The kinds of events."""
-
-    QUEUED = "queued"
-    DELIVERED = "delivered"
-    RETRIED = "retried"
-    PARKED = "parked"
-    FAILED = "failed"
-    REJECTED = "rejected"
-    REQUEUED = "requeued"
-    DISCARDED = "discarded"
-    LATE = "late"
-    FORWARDING_FAILED = "forwarding_failed"
-    FORWARDING_RESUMED = "forwarding_resumed"
-    WAITING_LONG = "waiting_long"
-    SALVAGED = "salvaged"
-    """Written by a salvage into the new buffer, with its result."""
-
-    @property
-    def severity(self) -> Severity:
-        return _SEVERITIES.get(self, "info")
-
-
-_SEVERITIES: dict[EventKind, Severity] = {
-    EventKind.RETRIED: "warning",
-    EventKind.LATE: "warning",
-    EventKind.FORWARDING_FAILED: "warning",
-    EventKind.WAITING_LONG: "warning",
-    EventKind.SALVAGED: "warning",
-    EventKind.PARKED: "error",
-    EventKind.FAILED: "error",
-    EventKind.REJECTED: "error",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +31,7 @@ class SiteEvent:
 
     occurred_at: datetime
     kind: str
-    severity: Severity
+    severity: EventSeverity
     text: str
     category: Category | None = None
     message_id: str | None = None
@@ -79,11 +43,13 @@ class SiteEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiteEventFilter:
-    """Criteria for entries; None matches all."""
+class SiteEventFilter(TextFilter):
+    """Criteria for entries (`core.search.filters.SITE_EVENT_FILTERS`); None matches all."""
+
+    declared = SITE_EVENT_FILTERS
 
     kind: str | None = None
-    severity: Severity | None = None
+    severity: EventSeverity | None = None
     category: Category | None = None
     message_id: str | None = None
     target: str | None = None
@@ -91,7 +57,7 @@ class SiteEventFilter:
     script: str | None = None
     since: datetime | None = None
     until: datetime | None = None
-    words: frozenset[str] = frozenset()
+    words: str = ""
     """Words that must all occur in the text, in any case (`core.search.tokens`)."""
 
 
@@ -111,7 +77,7 @@ _OLDEST = f"SELECT sequence, octet_length(text) + {ROW_BYTES} FROM events ORDER 
 _DELETE = "DELETE FROM events WHERE sequence <= :last"
 
 
-def event(kind: EventKind, now: datetime, text: str, **fields: Any) -> SiteEvent:
+def event(kind: SiteEventKind, now: datetime, text: str, **fields: Any) -> SiteEvent:
     """An entry of this kind, with the kind's severity."""
     return SiteEvent(occurred_at=now, kind=kind.value, severity=kind.severity, text=text, **fields)
 
@@ -141,9 +107,9 @@ def query(
             parameters[name] = to_microseconds(moment)
     statement = f"SELECT {_EVENT.columns} FROM events WHERE {' AND '.join(terms)} ORDER BY sequence DESC"
     found: Iterator[SiteEvent] = map(_EVENT.read, cursor.execute(statement, parameters))
-    if wanted.words:
+    if words := set(tokenize(wanted.words)):
         # Matched here, with the tokenizer that is used everywhere; the log is bounded, so the scan is quick.
-        found = filter(lambda entry: wanted.words <= set(tokenize(entry.text)), found)
+        found = filter(lambda entry: words <= set(tokenize(entry.text)), found)
     return list(islice(found, limit))
 
 

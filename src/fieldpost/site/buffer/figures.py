@@ -15,10 +15,10 @@ EVENTS_MAX = 10_000
 """How many of the newest event log entries a health report counts at most."""
 
 _WAITING = f"""
-SELECT '{Category.NOTIFICATION.value}', count(*) FROM messages
+SELECT '{Category.NOTIFICATION.value}', count(*) - (SELECT count(*) FROM messages WHERE message_id = '') FROM messages
 UNION ALL SELECT category, count(*) FROM calls WHERE status <> 'parked' GROUP BY category
 """
-_OLDEST_NOTIFICATION = "SELECT created_at FROM messages ORDER BY sequence LIMIT 1"
+_OLDEST_NOTIFICATION = "SELECT created_at FROM messages WHERE status <> 'marker' ORDER BY sequence LIMIT 1"
 _OLDEST_CALL = "SELECT created_at FROM calls WHERE status <> 'parked' ORDER BY sequence LIMIT 1"
 _OLDEST = f"""
 SELECT min(created_at)
@@ -27,7 +27,7 @@ FROM (SELECT * FROM ({_OLDEST_NOTIFICATION}) UNION ALL SELECT * FROM ({_OLDEST_C
 _REJECTED = "SELECT count(*) FROM rejected"
 
 _BUFFERED = f"""
-SELECT '{Category.NOTIFICATION.value}', count(*) FROM messages
+SELECT '{Category.NOTIFICATION.value}', count(*) - (SELECT count(*) FROM messages WHERE message_id = '') FROM messages
 UNION ALL SELECT category, count(*) FROM calls GROUP BY category
 """
 _PARKED = "SELECT category, count(*) FROM tracking WHERE terminal_at IS NULL AND status = 'parked' GROUP BY category"

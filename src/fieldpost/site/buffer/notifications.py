@@ -9,9 +9,10 @@ import apsw
 
 from fieldpost.core.sites.forwarding import WAIT_MAX, Box, Clear, Decision, TryAgain
 from fieldpost.core.sites.message import CENTRAL, Category, Message, RejectedMessage
+from fieldpost.core.sites.site_event import SiteEventKind
 from fieldpost.core.times import from_microseconds, to_microseconds
 from fieldpost.site.buffer import event_log
-from fieldpost.site.buffer.event_log import EventKind, SiteEvent
+from fieldpost.site.buffer.event_log import SiteEvent
 from fieldpost.site.buffer.rows import CALL_COLUMNS, MESSAGE, NOTIFICATION_COLUMNS, REJECTED, Outgoing, Rows
 
 NEW_ROWS = Rows(
@@ -23,7 +24,7 @@ NEW_ROWS = Rows(
 # In commit order. A due time further away than the longest wait results from a jump of the clock and counts as due.
 _TAKE = f"""
 SELECT sequence, message_id, payload, octet_length(payload) FROM messages
-WHERE sequence > :after AND (due_at <= :now OR due_at > :now + {WAIT_MAX.seconds * 1_000_000})
+WHERE sequence > :after AND status <> 'marker' AND (due_at <= :now OR due_at > :now + {WAIT_MAX.seconds * 1_000_000})
 ORDER BY sequence LIMIT :items_max
 """
 
@@ -32,7 +33,7 @@ SELECT {NOTIFICATION_COLUMNS} FROM messages WHERE message_id = :message_id
 UNION ALL SELECT {CALL_COLUMNS} FROM calls WHERE message_id = :message_id
 """
 _FIND_REJECTED = f"SELECT {REJECTED.columns} FROM rejected WHERE message_id = :message_id"
-_OLDEST = "SELECT created_at FROM messages ORDER BY sequence LIMIT 1"
+_OLDEST = "SELECT created_at FROM messages WHERE status <> 'marker' ORDER BY sequence LIMIT 1"
 
 # One statement for all rows: each step of a statement lets other threads run in between.
 _CLEAR = "DELETE FROM messages WHERE message_id IN (SELECT value FROM json_each(:message_ids))"
@@ -81,16 +82,16 @@ def settling(
             case Clear():
                 cleared.append(message_id)
                 if logs_all:
-                    events.append(notification_event(EventKind.DELIVERED, now, "accepted by central", message_id))
+                    events.append(notification_event(SiteEventKind.DELIVERED, now, "accepted by central", message_id))
             case Box(code=code, error=error):
                 boxed.append({"message_id": message_id, "code": code, "error": error, "now": moment})
                 cleared.append(message_id)
-                events.append(notification_event(EventKind.REJECTED, now, f"{code}: {error}", message_id))
+                events.append(notification_event(SiteEventKind.REJECTED, now, f"{code}: {error}", message_id))
             case TryAgain(due_at=due_at, error=error):
                 due = to_microseconds(due_at)
                 again.append({"message_id": message_id, "error": error, "now": moment, "due_at": due})
                 if logs_all:
-                    events.append(notification_event(EventKind.RETRIED, now, error, message_id))
+                    events.append(notification_event(SiteEventKind.RETRIED, now, error, message_id))
 
     def work(cursor: apsw.Cursor) -> None:
         # Box before clearing: boxing copies the row.
@@ -125,5 +126,5 @@ def oldest(cursor: apsw.Cursor) -> datetime | None:
     return from_microseconds(rows[0][0]) if rows else None
 
 
-def notification_event(kind: EventKind, now: datetime, text: str, message_id: str) -> SiteEvent:
+def notification_event(kind: SiteEventKind, now: datetime, text: str, message_id: str) -> SiteEvent:
     return event_log.event(kind, now, text, category=Category.NOTIFICATION, message_id=message_id)

@@ -5,9 +5,9 @@ from datetime import datetime
 import apsw
 
 from fieldpost.core.sites.message import Category, RejectedMessage
+from fieldpost.core.sites.site_event import SiteEventKind
 from fieldpost.core.times import to_microseconds
 from fieldpost.site.buffer import event_log
-from fieldpost.site.buffer.event_log import EventKind
 from fieldpost.site.buffer.rows import REJECTED
 
 _PAGE = f"""
@@ -41,7 +41,7 @@ def resubmit(cursor: apsw.Cursor, message_id: str, now: datetime, by: str | None
     if taken is None:
         return False
     cursor.execute(_PUT_BACK, REJECTED.parameters(taken))
-    _log_action(cursor, EventKind.REQUEUED, taken, now, by)
+    _log_action(cursor, SiteEventKind.REQUEUED, taken, now, by)
     return True
 
 
@@ -50,7 +50,7 @@ def discard(cursor: apsw.Cursor, message_id: str, now: datetime, by: str | None 
     taken = _take_out(cursor, message_id)
     if taken is None:
         return False
-    _log_action(cursor, EventKind.DISCARDED, taken, now, by)
+    _log_action(cursor, SiteEventKind.DISCARDED, taken, now, by)
     return True
 
 
@@ -59,7 +59,9 @@ def _take_out(cursor: apsw.Cursor, message_id: str) -> RejectedMessage | None:
     return REJECTED.read(rows[0]) if rows else None
 
 
-def _log_action(cursor: apsw.Cursor, kind: EventKind, taken: RejectedMessage, now: datetime, by: str | None) -> None:
+def _log_action(
+    cursor: apsw.Cursor, kind: SiteEventKind, taken: RejectedMessage, now: datetime, by: str | None
+) -> None:
     text = f"by {by or 'an operator'}; central had refused it: {taken.code}"
     entry = event_log.event(
         kind, now, text, category=Category.NOTIFICATION, message_id=taken.message_id, target=taken.target

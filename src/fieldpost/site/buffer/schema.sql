@@ -9,7 +9,8 @@ CREATE TABLE messages (
     category        TEXT    NOT NULL CHECK (category = 'notification'),
     target          TEXT    NOT NULL,                       -- 'central'
     payload         TEXT    NOT NULL,                       -- JSON, in the format that the carrier sends
-    status          TEXT    NOT NULL DEFAULT 'pending' CHECK (status = 'pending' OR status = 'retrying'),
+    status          TEXT    NOT NULL DEFAULT 'pending'      -- 'marker': see pair.sql
+                    CHECK (status = 'pending' OR status = 'retrying' OR status = 'marker'),
     retry_count     INTEGER NOT NULL DEFAULT 0 CHECK (retry_count >= 0),
     last_error      TEXT,
     created_at      INTEGER NOT NULL,
@@ -112,6 +113,25 @@ CREATE TABLE commands (
     detail     TEXT,
     applied_at INTEGER NOT NULL
 ) STRICT;
+
+-- Notifications that the other node of a pair has buffered. That node forwards them; this one does after a takeover.
+CREATE TABLE copies (
+    number     INTEGER PRIMARY KEY,                         -- the sequence at the other node
+    message_id TEXT    NOT NULL UNIQUE,
+    payload    TEXT    NOT NULL,
+    created_at INTEGER NOT NULL
+) STRICT;
+
+-- Changed rows that the other node of a pair has not received yet, each once, under its newest number. Empty without a
+-- pair. New notifications have no entry: they are read from `messages` in the order of their sequence.
+CREATE TABLE changes (
+    number  INTEGER PRIMARY KEY,
+    created INTEGER,                                        -- a call: the number of its first change, if still known
+    kind    TEXT    NOT NULL CHECK (kind IN ('message', 'call', 'rejected', 'key', 'command', 'epoch')),
+    id      TEXT    NOT NULL
+) STRICT;
+
+CREATE INDEX changes_by_row ON changes (kind, id);
 
 CREATE TABLE facts (
     name  TEXT PRIMARY KEY,

@@ -23,18 +23,19 @@ _NEXT_CHANGE = "UPDATE facts SET value = value + 1 WHERE name = 'change_sequence
 
 _INSERT = """
 INSERT INTO tracking (call_id, category, target_summary, status, instance, script, execution_id, parent_execution_id,
-    created_at, updated_at, change_sequence)
+    created_at, updated_at, version, change_sequence)
 VALUES (:call_id, :category, :target_summary, 'pending', :instance, :script, :execution_id, :parent_execution_id,
-    :created_at, :created_at, :change_sequence)
+    :created_at, :created_at, max(1, :change_sequence >> 32 << 32), :change_sequence)
 """
 
+# In a pair the version is at least the first one of the epoch (`core.pair.numbering.next_version`).
 # A delivery keeps the error that preceded it; an operator's retry clears it.
 _CHANGE = f"""
 UPDATE tracking
 SET status = :status, retry_count = :retry_count, http_status = :http_status, updated_at = :now,
     last_error = CASE WHEN :status = 'delivered' THEN last_error ELSE :error END,
     terminal_at = CASE WHEN :status IN ('delivered', 'failed', 'discarded') THEN :now END,
-    version = version + 1, change_sequence = :change_sequence
+    version = max(version + 1, :change_sequence >> 32 << 32), change_sequence = :change_sequence
 WHERE call_id = :call_id AND terminal_at IS NULL
 RETURNING {_RECORD.columns}
 """
@@ -58,6 +59,7 @@ _FORGET = """
 INSERT INTO facts (name, value) VALUES ('forgotten', :change) ON CONFLICT (name) DO UPDATE
 SET value = max(value, excluded.value)
 """
+_DELETE = "DELETE FROM tracking WHERE call_id = :call_id RETURNING change_sequence"
 _FORGOTTEN = "SELECT value FROM facts WHERE name = 'forgotten'"
 _LAST_CHANGE = "SELECT value FROM facts WHERE name = 'change_sequence'"
 _INCARNATION = "SELECT value FROM facts WHERE name = 'incarnation'"
@@ -125,7 +127,7 @@ def parked(cursor: apsw.Cursor, limit: int, skipped: int = 0) -> list[CallRecord
 def insert(cursor: apsw.Cursor, call: NewCall) -> None:
     """Start the record of a call."""
     labels = PROVENANCE.parameters(call.provenance)
-    cursor.execute(_INSERT, NEW_CALL.parameters(call) | labels | {"change_sequence": _next_change(cursor)})
+    cursor.execute(_INSERT, NEW_CALL.parameters(call) | labels | {"change_sequence": next_change(cursor)})
 
 
 def change(
@@ -146,7 +148,7 @@ def change(
         "error": error,
         "http_status": http_status,
         "now": to_microseconds(now),
-        "change_sequence": _next_change(cursor),
+        "change_sequence": next_change(cursor),
     }
     rows = cursor.execute(_CHANGE, parameters).fetchall()
     return _RECORD.read(rows[0]) if rows else None
@@ -160,6 +162,13 @@ def purge(cursor: apsw.Cursor, before: datetime, limit: int = 1_000) -> int:
     return len(rows)
 
 
-def _next_change(cursor: apsw.Cursor) -> int:
+def forget(cursor: apsw.Cursor, call_id: str) -> None:
+    """Delete a record, because the other node of the pair has purged it."""
+    for (change,) in cursor.execute(_DELETE, {"call_id": call_id}).fetchall():
+        cursor.execute(_FORGET, {"change": change})
+
+
+def next_change(cursor: apsw.Cursor) -> int:
+    """The next change sequence of this node."""
     rows: list[tuple[Any, ...]] = cursor.execute(_NEXT_CHANGE).fetchall()
     return int(rows[0][0])

@@ -22,6 +22,7 @@ from fieldpost.site.carriers.payloads import Scalar
 from fieldpost.site.config.database import Database, no_driver
 from fieldpost.site.config.database_url import PostgresqlUrl
 from fieldpost.site.config.statements import DefinedStatement
+from fieldpost.system_error import reason_of
 
 CONNECTIONS_MAX = 4
 IDLE_S = 60.0
@@ -65,7 +66,7 @@ _TEXT_TYPES = (
 def judge(name: str, error: Exception, *, has_begun: bool = True, is_committing: bool = False) -> CarrierAnswer:
     """The answer for an error of asyncpg or the network, depending on the progress of the write."""
     unsure = "; the write may have been carried out" if is_committing else ""
-    said = truncate(str(error) or type(error).__name__, ERROR_BYTES_MAX)
+    said = truncate(reason_of(error), ERROR_BYTES_MAX)
     sqlstate = getattr(error, "sqlstate", None)
     if isinstance(sqlstate, str):
         text = f"{name}: {said} (SQLSTATE {sqlstate})"

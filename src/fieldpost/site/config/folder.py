@@ -25,6 +25,7 @@ from fieldpost.site.config.options import (
     EventOptions,
     ForwardOptions,
     LocalOptions,
+    PairOptions,
     ReportOptions,
     TrackingOptions,
 )
@@ -43,8 +44,9 @@ OPTIONS: dict[str, type[Any]] = {
     "events": EventOptions,
     "local": LocalOptions,
     "report": ReportOptions,
+    "pair": PairOptions,
 }
-_KEYS = {"site": {"name"}, "central": {"url", "urls", "ca_file", "allow_plain"}} | {
+_KEYS = {"site": {"name", "node"}, "central": {"url", "urls", "ca_file", "allow_plain"}} | {
     section: {field.name for field in fields(kind)} for section, kind in OPTIONS.items()
 }
 _DEFINITIONS = ("external", "database")
@@ -71,10 +73,13 @@ class Folder:
     events: EventOptions = field(default_factory=EventOptions)
     report: ReportOptions = field(default_factory=ReportOptions)
     local: LocalOptions = field(default_factory=LocalOptions)
+    pair: PairOptions = field(default_factory=PairOptions)
     more_urls: tuple[str, ...] = ()
     """Additional addresses of the same central."""
     allow_plain: bool = False
     """Whether the token may be sent over plain HTTP to another machine."""
+    node: int = 0
+    """The node of the site's pair that this folder's token belongs to; 0 for a single site."""
 
     @property
     def buffer_path(self) -> Path:
@@ -112,6 +117,9 @@ def read_folder(path: Path) -> Folder:
     allow_plain = settings.get("central", {}).get("allow_plain", False)
     if not isinstance(allow_plain, bool):
         raise wrong(file, "central.allow_plain", f"must be true or false, got {allow_plain!r}")
+    node = settings.get("site", {}).get("node", 0)
+    if type(node) is not int or node not in (0, 1):
+        raise wrong(file, "site.node", f"must be 0 or 1, got {node!r}")
     try:
         name = check_path_name(check_label(_required(settings, file, "site", "name"), "site.name"), "site.name")
         urls = _central_urls(settings, file)
@@ -124,6 +132,7 @@ def read_folder(path: Path) -> Folder:
         more_urls=urls[1:],
         ca_file=None if ca_file is None else path / ca_file,
         allow_plain=allow_plain,
+        node=node,
         externals=read_definitions(settings.get("external", {}), External, path, file),
         databases=read_definitions(settings.get("database", {}), Database, path, file),
         **{section: _options(settings.get(section, {}), kind, file, section) for section, kind in OPTIONS.items()},
@@ -160,13 +169,14 @@ def make_folder(path: Path) -> None:
 
 
 def write_settings(
-    path: Path, name: str, central_url: str, ca_file: Path | None = None, *, allow_plain: bool = False
+    path: Path, name: str, central_url: str, ca_file: Path | None = None, node: int = 0, *, allow_plain: bool = False
 ) -> Folder:
     """Create `site.toml` in a folder that has its token. Raises Conflict if it exists."""
-    ca_line = "" if ca_file is None else f"ca_file = {_toml(str(ca_file.resolve()))}\n"
+    ca_line = "" if ca_file is None else f"ca_file = {toml_text(str(ca_file.resolve()))}\n"
     url = check_central_url(central_url)
     plain_line = "allow_plain = true\n" if allow_plain else ""
-    text = f"[site]\nname = {_toml(name)}\n\n[central]\nurl = {_toml(url)}\n{ca_line}{plain_line}"
+    node_line = f"node = {node}\n" if node else ""
+    text = f"[site]\nname = {toml_text(name)}\n{node_line}\n[central]\nurl = {toml_text(url)}\n{ca_line}{plain_line}"
     write_new(path / SETTINGS_FILE, text, 0o644)
     return read_folder(path)
 
@@ -254,6 +264,6 @@ def _options(values: dict[str, Any], kind: type[O], file: Path, section: str) ->
         raise ConfigError(error.code, f"{file}: {error.message}", hint=error.hint, field=error.field) from None
 
 
-def _toml(text: str) -> str:
+def toml_text(text: str) -> str:
     """The text, which has no control characters, as a TOML basic string."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -6,6 +6,9 @@ from typing import Any, Literal, cast, get_args
 from fieldpost.core.errors import InvalidInput
 from fieldpost.link.messages import FRAME_BYTES_MAX, ITEMS_MAX
 
+PAIR_PORT = 8027
+WAIT_MS_MAX = 200
+"""The longest that a script waits for the copy on the other node."""
 RESERVE_BYTES = 8 * 1024 * 1024
 """The default size of the reserve on the disk, and the smallest that works."""
 BYTES_MAX_MIN = 1024 * 1024
@@ -27,7 +30,10 @@ class _Options:
 
 
 def _check(name: str, kind: Any, value: Any, allowed: tuple[float, float, bool] | None) -> None:
-    if kind is bool:
+    if kind is str:
+        if not isinstance(value, str):
+            raise InvalidInput("option.text", f"must be a string, got {value!r}", field=name)
+    elif kind is bool:
         if not isinstance(value, bool):
             raise InvalidInput("option.truth", f"must be true or false, got {value!r}", field=name)
     elif allowed is None:
@@ -135,3 +141,43 @@ class ReportOptions(_Options):
     """How often to check for changes to report."""
     reconnect_interval_s: float = _number(10.0, 0.05, 3_600)
     """The wait before the control connection is opened again; up to half of it is added at random."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairOptions(_Options):
+    """[pair]: this node of a pair, as written by `fieldpost site pair init` and `join`."""
+
+    listen: str = ""
+    """The address of this machine at which the other node reaches it, HOST:PORT. It must name one address."""
+    peer: str = ""
+    """The address of the other node, HOST:PORT."""
+    policy: Literal["availability", "consistency"] = "availability"
+    """The choice where central cannot decide: the standby takes over after a margin, and calls may be executed twice;
+    or it waits for a person, and calls may wait."""
+    notification_wait_ms: int = _number(0, 0, WAIT_MS_MAX)
+    """How long `send` waits for the copy on the other node after its own commit. It returns in any case."""
+    external_call_wait_ms: int = _number(0, 0, WAIT_MS_MAX)
+    """The same for an external call, before its first attempt."""
+    database_write_wait_ms: int = _number(0, 0, WAIT_MS_MAX)
+    """The same for a database write, before its first attempt."""
+
+    def __post_init__(self) -> None:
+        # Not super(): a dataclass with slots is another class than the one whose method this is.
+        _Options.__post_init__(self)
+        for name in ("listen", "peer"):
+            if getattr(self, name):
+                parse_address(getattr(self, name), name)
+
+
+def parse_address(text: str, field_name: str) -> tuple[str, int]:
+    """Host and port of HOST:PORT, or [HOST]:PORT for IPv6. Raises InvalidInput otherwise, and for all interfaces."""
+    host, colon, port = text.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    is_plain = host.isprintable() and not set(host) & set(" /@[]#")
+    if not (colon and is_plain and port.isascii() and port.isdecimal() and len(port) <= 5 and 1 <= int(port) <= 65_535):
+        raise InvalidInput("option.address", f"must be HOST:PORT, got {text[:100]!r}", field=field_name)
+    if host in ("", "*", "0.0.0.0", "::"):
+        raise InvalidInput(
+            "option.address", f"must name one address, not all interfaces, got {text!r}", field=field_name
+        )
+    return host, int(port)

@@ -12,7 +12,7 @@ its claims expire; when it stops, it releases them.
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Generic, TypeVar
@@ -49,7 +49,10 @@ class CallForwarder(Generic[D]):
         *,
         options: CallOptions | None = None,
         forward: ForwardOptions | None = None,
+        may_execute: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`may_execute` is asked before each claim and attempt: only one node of a pair retries calls."""
+        self._may_execute = may_execute
         self._buffer = buffer
         self._carrier = carrier
         self._definitions = definitions
@@ -94,16 +97,33 @@ class CallForwarder(Generic[D]):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._held:
-            try:
-                await self._do(self._buffer.write, calls.release, list(self._held.values()))
-            except FieldpostError as error:
-                _log.warning("calls.not_released", code=error.code, error=error.message)
+            await self._give_back(list(self._held.values()))
         await self._carrier.close()
         self._threads.shutdown(wait=True)
+
+    async def finish(self, grace_s: float) -> None:
+        """Wait for the attempts in progress, then give back the claims of those that take longer."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace_s)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._held:
+            await self._give_back(list(self._held.values()))
+
+    async def _give_back(self, messages: Sequence[Message]) -> None:
+        try:
+            await self._do(self._buffer.write, calls.release, messages)
+        except FieldpostError as error:
+            _log.warning("calls.not_released", code=error.code, error=error.message)
+        for message in messages:
+            self._held.pop(message.message_id, None)
 
     async def _start_due(self) -> int:
         """Start attempts of due calls as far as slots are free; returns how many."""
         started = 0
+        if not self._may_execute():
+            return 0
         try:
             slots = self._options.at_once_max - len(self._held)
             if slots > 0:
@@ -142,6 +162,10 @@ class CallForwarder(Generic[D]):
         return len(messages)
 
     async def _attempt(self, message: Message, definition: D | None) -> None:
+        if not self._may_execute():
+            # The grounds ended between claim and attempt, perhaps because this process was frozen.
+            await self._give_back([message])
+            return
         decision = await attempt(self._carrier, message, definition, self._clock, is_caller=False)
         try:
             record = await self._do(self._buffer.write, calls.settle, message, decision, self._clock.now())

@@ -25,11 +25,11 @@ import structlog
 from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError
 from fieldpost.core.sites.forwarding import Box, CarrierAnswer, Clear, NotNow, TryAgain, decide, wait
+from fieldpost.core.sites.site_event import SiteEventKind
 from fieldpost.core.times import to_text
 from fieldpost.link.session import Room
 from fieldpost.site.buffer import event_log
 from fieldpost.site.buffer.buffer import Buffer
-from fieldpost.site.buffer.event_log import EventKind
 from fieldpost.site.buffer.rows import Outgoing
 from fieldpost.site.carriers.carrier import Carrier
 from fieldpost.site.config.options import ForwardOptions
@@ -211,16 +211,16 @@ class Forwarder:
         if was_code != code:
             # Once per kind of failure, not once per interval.
             _log.warning("forwarding.failed", code=code, error=error)
-            await self._log_event(EventKind.FORWARDING_FAILED, f"{code}: {error}")
+            await self._log_event(SiteEventKind.FORWARDING_FAILED, f"{code}: {error}")
 
     async def _succeeded(self) -> None:
         earlier, self._health = self._health, ForwardHealth(last_ok_at=self._clock.now())
         if earlier.failing_since is not None:
             since = to_text(earlier.failing_since)
             _log.info("forwarding.resumed", failing_since=since)
-            await self._log_event(EventKind.FORWARDING_RESUMED, f"after a failure since {since}")
+            await self._log_event(SiteEventKind.FORWARDING_RESUMED, f"after a failure since {since}")
 
-    async def _log_event(self, kind: EventKind, text: str) -> None:
+    async def _log_event(self, kind: SiteEventKind, text: str) -> None:
         entry = event_log.event(kind, self._clock.now(), text, category=self._carrier.category)
         try:
             await self._do(self._buffer.write, event_log.append, [entry])

@@ -15,21 +15,24 @@ import msgspec
 from aiohttp import web
 
 import fieldpost
-from fieldpost.core.errors import InvalidInput, Unavailable
+from fieldpost.core.errors import Conflict, InvalidInput, Unavailable
+from fieldpost.core.search.filters import SITE_EVENT_FILTERS
 from fieldpost.core.sites.message import CallRecord
 from fieldpost.link.http.body import decode_body
 from fieldpost.link.http.endpoint_spec import Parameter, filter_parameters, spec
 from fieldpost.site.buffer import event_log
 from fieldpost.site.buffer.buffer import Buffer
-from fieldpost.site.buffer.event_query import EVENT_FILTERS, event_filter
+from fieldpost.site.buffer.event_log import SiteEventFilter
 from fieldpost.site.config.folder import Folder
 from fieldpost.site.forwarding.forwarder import ForwardHealth
 from fieldpost.site.local.guard import read_json
 from fieldpost.site.local.schemas import (
     CALL,
     CALLS,
+    COMPARED,
     EVENTS,
     NOTIFICATION,
+    PAIR,
     SENT,
     SITE,
     DatabaseWriteBody,
@@ -37,10 +40,13 @@ from fieldpost.site.local.schemas import (
     LocalCalls,
     LocalEvents,
     LocalState,
+    Promotion,
     Send,
     Sent,
 )
 from fieldpost.site.notify import NotificationStatus
+from fieldpost.site.pair.node import PairNodeTask
+from fieldpost.site.pair.pair_status import ComparedRows, PairStatus, live_status
 from fieldpost.site.site import Site
 
 LIMIT_DEFAULT = 100
@@ -61,7 +67,15 @@ B = TypeVar("B", bound=msgspec.Struct)
 class Handlers:
     """The handlers of one site. Requests that need only the buffer never wait behind a slow external system."""
 
-    def __init__(self, folder: Folder, site: Site, buffer: Buffer, health: Callable[[], ForwardHealth]) -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        site: Site,
+        buffer: Buffer,
+        health: Callable[[], ForwardHealth],
+        pair: PairNodeTask | None = None,
+    ) -> None:
+        self._pair = pair
         self._folder = folder
         self._site = site
         self._buffer = buffer
@@ -80,7 +94,9 @@ class Handlers:
         body = await _read(request, Send)
 
         def work() -> Sent:
-            return Sent(self._site.notify.to(body.list_name).send(body.subject, body.body, **_provenance(body)))
+            sender = self._site.notify.to(body.list_name)
+            given = {name: getattr(body, name) for name in ("severity", "incident", "is_cleared")}
+            return Sent(sender.send(body.subject, body.body, **given, **_provenance(body)))
 
         return await self._run(self._quick, work)
 
@@ -147,13 +163,17 @@ class Handlers:
 
     @spec(
         EVENTS,
-        query=(*filter_parameters(EVENT_FILTERS), Parameter("before", CURSOR, "Only events before this one"), LIMIT),
+        query=(
+            *filter_parameters(SITE_EVENT_FILTERS),
+            Parameter("before", CURSOR, "Only events before this one"),
+            LIMIT,
+        ),
     )
     async def events(self, request: web.Request) -> LocalEvents:
         """The site's event log, newest first. All `words` must occur in the text of an entry."""
         query = request.query
-        names = {field.name for field in EVENT_FILTERS}
-        wanted, limit = event_filter({name: value for name, value in query.items() if name in names}), _limit(query)
+        given = {field.name: query[field.name] for field in SITE_EVENT_FILTERS if field.name in query}
+        wanted, limit = SiteEventFilter.parse(given), _limit(query)
         before = _whole(query, "before", 0, 1 << 62) or None
 
         def work() -> LocalEvents:
@@ -177,9 +197,49 @@ class Handlers:
                 rejected=depth.rejected,
                 oldest_created_at=depth.oldest_created_at,
                 link=self._health(),
+                pair=self._pair_status(),
             )
 
         return await self._run(self._quick, work)
+
+    @spec(PAIR, body=Promotion, problems=(409,))
+    async def demote(self, request: web.Request) -> PairStatus:
+        """Hand the leadership over to the other node: ends the calls in flight and waits until the copy is complete."""
+        body = await _read(request, Promotion)
+        await self._require_pair().demote(body.reason)
+        return await self._required_status()
+
+    @spec(PAIR, body=Promotion, problems=(409,))
+    async def promote(self, request: web.Request) -> PairStatus:
+        """Take over the leadership from the other node, which hands it over; `is_forced` takes it without that node."""
+        body = await _read(request, Promotion)
+        if body.is_forced and not body.reason.strip():
+            raise InvalidInput("pair.reason", "reason is required with is_forced", field="reason")
+        await self._require_pair().promote(reason=body.reason.strip(), is_forced=body.is_forced)
+        return await self._required_status()
+
+    @spec(COMPARED, problems=(409,))
+    async def compare(self, request: web.Request) -> ComparedRows:
+        """Compare rows with the other node by digests and copy ranges again that differ.
+
+        The leader compares all rows, the standby its own notifications.
+        """
+        return await self._require_pair().compare()
+
+    def _require_pair(self) -> PairNodeTask:
+        if self._pair is None or self._pair.is_over:
+            raise Conflict("pair.none", "this site has no pair")
+        return self._pair
+
+    async def _required_status(self) -> PairStatus:
+        found = await self._run(self._quick, self._pair_status)
+        if found is None:
+            raise Conflict("pair.none", "this site has no pair")
+        return found
+
+    def _pair_status(self) -> PairStatus | None:
+        health = None if self._pair is None else self._pair.health()
+        return None if health is None else live_status(health, self._folder.pair.peer)
 
     async def _run(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(threads, work)

@@ -24,6 +24,9 @@ ROUTES: tuple[Route[None], ...] = (
     LocalRoute("GET", "/v1/calls/{call_id}", Handlers.cached_call),
     LocalRoute("GET", "/v1/events", Handlers.events),
     LocalRoute("GET", "/v1/site", Handlers.site),
+    LocalRoute("POST", "/v1/pair/demote", Handlers.demote),
+    LocalRoute("POST", "/v1/pair/promote", Handlers.promote),
+    LocalRoute("POST", "/v1/pair/compare", Handlers.compare),
 )
 
 INFO = ApiInfo(

@@ -11,6 +11,7 @@ from fieldpost.link.http.view import View, ViewField
 from fieldpost.site.buffer.event_log import SiteEvent
 from fieldpost.site.forwarding.forwarder import ForwardHealth
 from fieldpost.site.notify import NotificationStatus
+from fieldpost.site.pair.pair_status import ComparedRows, PairStatus
 
 
 class _Body(Body, frozen=True, kw_only=True):
@@ -37,6 +38,12 @@ class Send(_Body, frozen=True, kw_only=True):
     """One line, at most 998 bytes of UTF-8."""
     body: str = ""
     """Plain text, at most 256 KiB of UTF-8."""
+    severity: str | None = None
+    """info, warning, error or critical; without it, the default of the list."""
+    incident: str | None = None
+    """The subject of the alarm, at most 255 characters: the same text when it is raised and cleared."""
+    is_cleared: bool = False
+    """Whether this reports that the incident is over."""
 
 
 class ExternalCallBody(_Body, frozen=True, kw_only=True):
@@ -100,6 +107,16 @@ class LocalState:
     rejected: int
     oldest_created_at: datetime | None
     link: ForwardHealth
+    pair: PairStatus | None = None
+
+
+class Promotion(Body, frozen=True, kw_only=True):
+    """A planned switch of a pair."""
+
+    reason: str = ""
+    """The reason, for the event log and central's audit; required with `is_forced`."""
+    is_forced: bool = False
+    """Take the leadership without the other node."""
 
 
 SENT = View(
@@ -151,10 +168,23 @@ LINK = View(
     "is_ok error_code error failing_since last_ok_at",
     description="The state of the link to central.",
 )
+PAIR = View(
+    "PairView",
+    PairStatus,
+    "role node epoch grounds peer peer_age_s peer_version lag_changes lag_s switched_at switch_reason differences",
+    description="This node of the site's pair, and the lag of the other node's copy.",
+)
+COMPARED = View(
+    "ComparedRowsView",
+    ComparedRows,
+    "compared repaired skipped",
+    description="The comparison of the rows of both nodes, in ranges of up to 5,000 rows.",
+)
 SITE = View(
     "LocalSiteView",
     LocalState,
     "site central_url version waiting parked rejected oldest_created_at",
     ViewField("link", view=LINK),
+    ViewField("pair", view=PAIR),
     description="The state of this site; `waiting` counts the messages in the buffer by category.",
 )

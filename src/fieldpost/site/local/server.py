@@ -23,6 +23,7 @@ from fieldpost.site.local.guard import BODY_BYTES_MAX, TIMEOUT_S, ensure_token, 
 from fieldpost.site.local.handlers import Handlers
 from fieldpost.site.local.listener import LocalConnections
 from fieldpost.site.local.routes import ROUTES, bound, document
+from fieldpost.site.pair.node import PairNodeTask
 from fieldpost.site.site import Site
 
 SOCKET_FILE = "agent.sock"
@@ -37,11 +38,18 @@ _log = structlog.stdlib.get_logger("fieldpost.site")
 class LocalApi:
     """The server of the local API, one of the agent's tasks."""
 
-    def __init__(self, folder: Folder, buffer: Buffer, clock: Clock, health: Callable[[], ForwardHealth]) -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        buffer: Buffer,
+        clock: Clock,
+        health: Callable[[], ForwardHealth],
+        pair: PairNodeTask | None = None,
+    ) -> None:
         self._folder = folder
         self._clock = clock
         self._site = Site(folder, clock)
-        self._handlers = Handlers(folder, self._site, buffer, health)
+        self._handlers = Handlers(folder, self._site, buffer, health, pair)
         self._runners: list[web.AppRunner] = []
         self._addresses: list[str] = []
 

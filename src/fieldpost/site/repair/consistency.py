@@ -24,14 +24,16 @@ INSERT INTO tracking (call_id, category, target_summary, status, retry_count, la
     version, change_sequence)
 SELECT message_id, category, target, status, retry_count,
     coalesce(last_error, CASE status WHEN 'parked' THEN 'parked; the reason was not kept' END), created_at, :now,
-    1, (SELECT value FROM facts WHERE name = 'change_sequence') + row_number() OVER (ORDER BY sequence)
+    max(1, (SELECT value FROM facts WHERE name = 'change_sequence') >> 32 << 32),
+    (SELECT value FROM facts WHERE name = 'change_sequence') + row_number() OVER (ORDER BY sequence)
 FROM calls
 WHERE message_id NOT IN (SELECT call_id FROM tracking)
 """
 
 _END_LOST = """
 UPDATE tracking
-SET status = 'failed', terminal_at = :now, updated_at = :now, version = version + 1,
+SET status = 'failed', terminal_at = :now, updated_at = :now,
+    version = max(version + 1, (SELECT value FROM facts WHERE name = 'change_sequence') >> 32 << 32),
     last_error = 'the message is lost; whether the call was made is unknown',
     change_sequence = (SELECT value FROM facts WHERE name = 'change_sequence') + later.place
 FROM (

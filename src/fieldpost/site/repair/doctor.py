@@ -39,7 +39,10 @@ FINDINGS_MAX = 5
 """How many problems found by SQLite are shown; there may be thousands."""
 REPAIR = "run `fieldpost site salvage`"
 
-_COUNTS = "SELECT category, status, count(*), min(created_at) FROM {table} GROUP BY category, status ORDER BY 1, 2"
+_COUNTS = """
+SELECT category, status, count(*), min(created_at) FROM {table} WHERE status <> 'marker'
+GROUP BY category, status ORDER BY 1, 2
+"""
 _REJECTED = "SELECT count(*) FROM rejected"
 _CALLS = "SELECT status, count(*) FROM tracking GROUP BY status ORDER BY 1"
 _EVENTS = "SELECT count(*) FROM events"

@@ -20,7 +20,7 @@ from fieldpost.site.buffer.file_pages import Pages, judge_log
 from fieldpost.site.repair.btrees import TreeRow, Trees
 from fieldpost.site.repair.consistency import make_consistent
 
-TABLES = ("tracking", "messages", "calls", "rejected", "keys", "commands", "events", "facts")
+TABLES = ("tracking", "messages", "calls", "rejected", "keys", "commands", "events", "copies", "changes", "facts")
 
 _FREE_CLAIMS = "UPDATE calls SET claimed_by = NULL, claimed_until = NULL WHERE claimed_by IS NOT NULL"
 
@@ -105,7 +105,7 @@ class _Copy:
                 damaged_rows += len(candidates) != 1 or not self._put(candidates[0], row)
         self._result.damaged_pages = max(self._result.damaged_pages, len(self._trees.damaged_pages))
         self._result.damaged_rows = max(self._result.damaged_rows, damaged_rows + self._trees.damaged_cells)
-        return {message_id for message_id in known if isinstance(message_id, str)}
+        return {message_id for message_id in known if isinstance(message_id, str) and message_id}
 
     def _schema(self) -> tuple[dict[str, int], list[int]]:
         """The root pages of the tables, and of the indexes of message ids."""
@@ -136,6 +136,9 @@ class _Copy:
             values[alias] = row.row_id
         if table == "facts":
             return self._put_fact(values)
+        if table == "changes" or values.get("status") == "marker":
+            # They belong to the pair, which the new buffer is not part of.
+            return True
         is_message = table in ("messages", "calls")
         try:
             if not self._insert(table, values) and is_message and not _has(self._connection, values["message_id"]):

@@ -90,6 +90,7 @@ _TABLES: tuple[tuple[str, type[TransferLine], str], ...] = (
     ("messages", MessageLine, "sequence"),
     ("rejected", RejectedLine, "rejected_at, message_id"),
 )
+_EXPORTED = {"messages": "status <> 'marker'"}
 _COUNTED = {TrackingLine: "tracking", MessageLine: "messages", RejectedLine: "rejected"}
 _TIMES = {"created_at", "updated_at", "terminal_at", "last_attempt_at", "rejected_at"}
 
@@ -124,7 +125,9 @@ def export(path: Path, site: str, now: datetime, out: IO[bytes]) -> Moved:
         try:
             for table, kind, order in _TABLES:
                 names = kind.__struct_fields__
-                for row in cursor.execute(f"SELECT {', '.join(names)} FROM {table} ORDER BY {order}"):
+                for row in cursor.execute(
+                    f"SELECT {', '.join(names)} FROM {table} WHERE {_EXPORTED.get(table, 'true')} ORDER BY {order}"
+                ):
                     out.write(encode(kind(**_exported(names, row))) + b"\n")
                     counts[_COUNTED[kind]] += 1
         finally:

@@ -15,6 +15,7 @@ import msgspec
 from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError, InvalidInput
 from fieldpost.core.ids import is_id
+from fieldpost.core.search.filters import SITE_EVENT_FILTERS
 from fieldpost.core.sites.intent import IntentKind, IntentOutcome
 from fieldpost.core.sites.message import CallRecord, RejectedMessage
 from fieldpost.core.text import truncate
@@ -22,8 +23,7 @@ from fieldpost.link.http.view import View
 from fieldpost.link.messages import Command, CommandCell, CommandResult, Item
 from fieldpost.site.buffer import calls, command_log, event_log, rejected, tracking
 from fieldpost.site.buffer.buffer import Buffer
-from fieldpost.site.buffer.event_log import SiteEvent
-from fieldpost.site.buffer.event_query import event_filter
+from fieldpost.site.buffer.event_log import SiteEvent, SiteEventFilter
 
 AnswerRow = dict[str, CommandCell]
 
@@ -116,7 +116,7 @@ def _list_rejected(cursor: apsw.Cursor, arguments: Arguments) -> QueryPage:
 def _query_events(cursor: apsw.Cursor, arguments: Arguments) -> QueryPage:
     limit = _limit(arguments)
     before = _number(arguments["cursor"], "cursor") if "cursor" in arguments else None
-    wanted = event_filter({_NAMES.get(name, name): str(value) for name, value in arguments.items() if name in _FILTERS})
+    wanted = SiteEventFilter.parse({name: str(arguments[name]) for name in _FILTERS if name in arguments})
     found = event_log.query(cursor, wanted, before=before, limit=limit + 1)
     rows = _fitting([_event_row(entry) for entry in found[:limit]])
     return rows, str(found[len(rows) - 1].sequence) if len(rows) < len(found) else None
@@ -127,8 +127,7 @@ _QUERIES: Mapping[IntentKind, Callable[[apsw.Cursor, Arguments], QueryPage]] = {
     IntentKind.LIST_REJECTED: _list_rejected,
     IntentKind.QUERY_EVENTS: _query_events,
 }
-_FILTERS = ("kind", "message_id", "target", "instance", "severity", "category", "from", "to")
-_NAMES = {"from": "since", "to": "until"}
+_FILTERS = [field.name for field in SITE_EVENT_FILTERS]
 
 
 def _parked_row(record: CallRecord) -> AnswerRow:

@@ -12,16 +12,17 @@ from typing import Any
 import structlog
 
 from fieldpost.clock import Clock
-from fieldpost.core.errors import FieldpostError, InvalidInput, Unavailable
+from fieldpost.core.errors import Conflict, FieldpostError, InvalidInput, Unavailable
 from fieldpost.link.codec import UNFIT
 from fieldpost.link.control import ControlClient
 from fieldpost.link.endpoint import Endpoint
-from fieldpost.link.messages import Command, LinkMessage, Reconcile, TelemetryAck
+from fieldpost.link.messages import STANDBY, Command, EpochAnswer, LinkMessage, Reconcile, TelemetryAck
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.tracking import Tracking
 from fieldpost.site.config.folder import Folder
 from fieldpost.site.config.options import ReportOptions
 from fieldpost.site.forwarding.forwarder import ForwardHealth
+from fieldpost.site.pair.node import PairNodeTask
 from fieldpost.site.reporting.commands import CommandHandler
 from fieldpost.site.reporting.health import HealthReport
 from fieldpost.site.reporting.telemetry import TelemetrySender
@@ -45,7 +46,10 @@ class Control:
         *,
         options: ReportOptions | None = None,
         endpoint: Callable[[], Endpoint] | None = None,
+        pair: PairNodeTask | None = None,
     ) -> None:
+        """`pair`: only the node that executes reports calls and answers central's queries."""
+        self._pair = pair
         self._options = options or folder.report
         self._buffer = buffer
         self._clock = clock
@@ -56,8 +60,12 @@ class Control:
         self._telemetry = TelemetrySender(
             Tracking(buffer.read), self._client.send, clock, is_on=self._options.telemetry
         )
-        self._health = HealthReport(buffer, folder.path, forwarding, clock)
+        health = (lambda: None) if pair is None else pair.health
+        self._health = HealthReport(buffer, folder.path, forwarding, clock, health)
         self._nudge = asyncio.Event()
+        self._is_health_due = False
+        if pair is not None:
+            pair.switched = self._report_switch
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Keep the connection open and report over it until `stopping` is set; then send a closing report."""
@@ -76,8 +84,25 @@ class Control:
     async def close(self) -> None:
         """`run` closes the connection."""
 
+    async def send(self, message: LinkMessage) -> None:
+        """Send a message to central. Raises Unavailable without a connection."""
+        await self._client.send(message)
+
+    def _report_switch(self) -> None:
+        """Send a health report at once."""
+        self._is_health_due = True
+
+    @property
+    def _reports_calls(self) -> bool:
+        return self._pair is None or self._pair.may_execute()
+
     async def _handle(self, message: LinkMessage) -> LinkMessage | None:
         match message:
+            case EpochAnswer() if self._pair is not None:
+                await asyncio.to_thread(self._pair.hear_central, message)
+                return None
+            case Reconcile() | Command() if not self._reports_calls:
+                raise Conflict(STANDBY, "this node of the pair does not lead")
             case Reconcile():
                 answer = await asyncio.to_thread(self._telemetry.answer, message)
                 self._nudge.set()
@@ -120,16 +145,24 @@ class Control:
         """Wait for this time, or until the connection ends."""
         until = self._clock.monotonic() + seconds
         while self._client.is_connected and (left_s := until - self._clock.monotonic()) > 0:
+            if self._is_health_due:
+                self._is_health_due = False
+                return
             await self._clock.sleep(min(self._options.poll_s, left_s))
 
     async def _send_changes(self) -> None:
         """Send changes as they happen; checking the change mark is cheap, so it is done often."""
         mark: tuple[int, int] | None = None
+        reports = True
         while True:
             try:
+                reported, reports = reports, self._reports_calls
+                if reports and not reported:
+                    self._telemetry.resume()
+                    mark = None
                 # Read the mark before the rows: later writes are then seen the next time.
                 mark_now = await asyncio.to_thread(self._buffer.change_mark)
-                if self._client.is_connected and (mark_now != mark or self._nudge.is_set()):
+                if reports and self._client.is_connected and (mark_now != mark or self._nudge.is_set()):
                     self._nudge.clear()
                     await self._telemetry.sweep()
                     mark = mark_now

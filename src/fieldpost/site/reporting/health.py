@@ -11,7 +11,7 @@ from pathlib import Path
 import fieldpost
 from fieldpost.clock import Clock
 from fieldpost.core.times import to_text
-from fieldpost.link.messages import Health
+from fieldpost.link.messages import Health, PairHealth
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.figures import health_figures
 from fieldpost.site.forwarding.forwarder import ForwardHealth
@@ -20,7 +20,15 @@ from fieldpost.site.forwarding.forwarder import ForwardHealth
 class HealthReport:
     """Makes the health reports of one agent."""
 
-    def __init__(self, buffer: Buffer, folder: Path, forwarding: Callable[[], ForwardHealth], clock: Clock) -> None:
+    def __init__(
+        self,
+        buffer: Buffer,
+        folder: Path,
+        forwarding: Callable[[], ForwardHealth],
+        clock: Clock,
+        pair: Callable[[], PairHealth | None] = lambda: None,
+    ) -> None:
+        self._pair = pair
         self._buffer = buffer
         self._folder = folder
         self._forwarding = forwarding
@@ -47,6 +55,7 @@ class HealthReport:
             failing_for_s=None if since is None else _age_s(since, now),
             uptime_s=round(self._clock.monotonic() - self._began, 1),
             is_stopping=is_stopping,
+            pair=self._pair(),
         )
 
     def _disk_free(self) -> int | None:

@@ -59,6 +59,11 @@ class TelemetrySender:
         """Start again after a connection opened or ended: telemetry waits for the first reconciliation."""
         self._position = None
 
+    def resume(self) -> None:
+        """Start again on an open connection, when this node of a pair begins to report: central answers the first rows
+        with its position, and telemetry continues from there."""
+        self._position = 0
+
     def acked(self, ack: TelemetryAck) -> None:
         """Continue at central's position, which is further back if it has missed rows."""
         if self._position is not None:

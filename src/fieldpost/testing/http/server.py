@@ -11,6 +11,7 @@ It implements HTTP/1.1 itself, since a framework would not let it misbehave. `ru
 
 import asyncio
 import ssl
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -37,16 +38,19 @@ class HttpServer(LoopbackServer):
         tls: ssl.SSLContext | None = None,
         on_request: Callable[[ReceivedRequest], HttpReaction | None] | None = None,
         clock: Clock | None = None,
+        kept_max: int | None = None,
     ) -> None:
         """`port` 0 picks a free port, which the server keeps over stop and start. `tls` contains its certificate.
 
-        `on_request` is called for every request without a rule and may return an `HttpReaction`.
+        `on_request` is called for every request without a rule and may return an `HttpReaction`. `kept_max` is how many
+        of the newest requests it keeps; all by default.
         """
         super().__init__(host, port)
         self._tls = tls
         self._on_request = on_request
         self._clock = clock or SystemClock()
-        self._requests: list[ReceivedRequest] = []
+        self._requests: deque[ReceivedRequest] = deque(maxlen=kept_max)
+        self._request_count = 0
         self._connection_count = 0
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._waiters = Waiters()
@@ -179,7 +183,8 @@ class HttpServer(LoopbackServer):
             body = await _chunked(reader)
         else:
             body = await reader.readexactly(min(int(headers.get("content-length", "0")), BODY_BYTES_MAX))
-        return ReceivedRequest(len(self._requests) + 1, connection, method, target, headers, body)
+        self._request_count += 1
+        return ReceivedRequest(self._request_count, connection, method, target, headers, body)
 
     def _reaction(self, request: ReceivedRequest) -> HttpReaction:
         reaction: HttpReaction | None = self._rules.reaction(request)

@@ -7,13 +7,14 @@ import pytest
 from fieldpost.central.adapters.email.adapter import EmailAdapter
 from fieldpost.core.delivery.adapter import ClaimLost, Envelope
 from fieldpost.core.delivery.outcome import Delivered, Outcome, PermanentFailure, TransientFailure
-from fieldpost.core.notification import Status, TargetStatus
+from fieldpost.core.notification import Status, Target, TargetStatus
 from fieldpost.testing import MailServer, ManualClock
 from support.centre import Centre, open_centre
 from support.pg_proxy import pg_proxy
 
 NAMES = tuple(f"{letter}@example.org" for letter in "abcd")
 DUE, REACHED, FAILED = TargetStatus.DUE, TargetStatus.DELIVERED, TargetStatus.FAILED
+FIRST_TWO = tuple(Target(name, REACHED) for name in NAMES[:2])
 
 
 async def statuses(centre: Centre, sent: str) -> list[TargetStatus]:
@@ -30,7 +31,7 @@ class Partly:
 
     async def __call__(self, envelope: Envelope) -> Outcome:
         envelope.gate()
-        await envelope.record_reached(NAMES[:2])
+        await envelope.record_reached(FIRST_TWO)
         self.recorded.set()
         await self.go_on.wait()
         if isinstance(self._outcome, BaseException):
@@ -83,6 +84,27 @@ async def test_no_end_of_the_attempt_takes_back_whom_it_reached(
     assert await statuses(mailing, sent) == [REACHED, REACHED, *[DUE if status is Status.RETRYING else FAILED] * 2]
 
 
+@pytest.mark.fault(22)
+async def test_a_node_that_dies_after_the_last_target_leaves_nothing_to_send(
+    mailing: Centre, clock: ManualClock
+) -> None:
+    await mailing.add_list("crew", *NAMES[:2])
+    partly = Partly(Delivered())
+    mailing.adapter.answer("crew", partly)
+    sent = await mailing.send("crew")
+    one, other = mailing.dispatcher("one"), mailing.dispatcher("other", clock=clock)
+    async with other.running(), one.running():
+        await one.sweep()
+        await partly.recorded.wait()
+        await mailing.execute("update notifications set lease_until = created_at where claim_owner is not null")
+        await mailing.deliver(other)
+        n = await mailing.get(sent)
+        assert (n.status, n.last_error) == (Status.DELIVERED, None)
+        partly.go_on.set()
+        await one.idle()
+    assert len(mailing.adapter.envelopes) == 1
+
+
 async def test_a_stopped_node_keeps_whom_it_reached(mailing: Centre) -> None:
     await mailing.add_list("crew", *NAMES)
     partly = Partly(Delivered())
@@ -103,7 +125,7 @@ async def test_whoever_lost_the_claim_records_nothing_and_stops(mailing: Centre)
         envelope.gate()
         await mailing.execute("update notifications set claim_token = claim_token + 1")
         try:
-            await envelope.record_reached(NAMES[:2])
+            await envelope.record_reached(FIRST_TWO)
         except Exception as error:
             lost.append(type(error).__name__)
             raise
@@ -189,7 +211,7 @@ async def test_an_attempt_that_cannot_record_while_its_claim_lasts_stops(pg_url:
             envelope.gate()
             proxy.commits_to_cut = 1000
             try:
-                await envelope.record_reached(NAMES[:2])
+                await envelope.record_reached(FIRST_TWO)
             except ClaimLost as error:
                 lost.append(str(error))
                 proxy.commits_to_cut = 0

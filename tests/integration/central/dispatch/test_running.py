@@ -117,8 +117,24 @@ async def test_a_sweep_writes_only_where_rows_are_due(mailing: Centre) -> None:
     node = Dispatcher(measured, mailing.adapters, "node", mailing.clock, random.Random(1))
     async with node.running():
         await node.sweep()
-        assert (measured.calls["claim_order"], measured.calls["promote"]) == (0, 0)
+        assert (measured.calls["claim_order"], measured.calls["claim_share"], measured.calls["promote"]) == (0, 0, 0)
         await mailing.send()
         await node.sweep()
         await node.idle()
-        assert (measured.calls["claim_order"], measured.calls["promote"]) == (1, 0)
+        assert (measured.calls["claim_order"], measured.calls["claim_share"], measured.calls["promote"]) == (0, 1, 0)
+
+
+@pytest.mark.req("CHN-03")
+async def test_turns_behind_a_rate_wake_the_node_without_a_sweep_by_interval(store_url: str) -> None:
+    async with open_centre(store_url, SystemClock()) as centre:
+        for name in ("one", "two", "three"):
+            await centre.add_channel(name, default=False, rate="40/1s")
+            await centre.add_list(name, channel_name=name)
+            await centre.send_many(24, name)
+        nodes = [centre.dispatcher(node, interval_s=600.0, refresh_s=600.0) for node in ("node-a", "node-b")]
+        running = [asyncio.create_task(node.run()) for node in nodes]
+        await centre.adapter.called(72)
+        for node in nodes:
+            node.stop()
+        await asyncio.gather(*running)
+        assert len(set(centre.adapter.sent())) == centre.adapter.count == 72

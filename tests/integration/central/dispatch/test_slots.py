@@ -10,7 +10,7 @@ from fieldpost.central.adapters.webhook.options import WebhookOptions
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.store.notifications import breakers
 from fieldpost.core.delivery.adapter import Envelope
-from fieldpost.core.delivery.breaker import record
+from fieldpost.core.delivery.breaker import Breaker, BreakerState, record
 from fieldpost.core.delivery.outcome import Delivered, Evidence, Outcome
 from fieldpost.core.delivery.routing import SUBSCRIPTION_BREAKER
 from fieldpost.testing import ManualClock
@@ -145,3 +145,105 @@ async def test_one_host_gets_a_limited_number_of_deliveries_over_all_subscriptio
         await dispatcher.sweep()
         await adapter.called(32 + attempts.running["other"] + 1)
         assert attempts.running.total() - attempts.running["other"] == 32, "a place that comes free is taken"
+        assert await released(centre) == 0
+
+
+@pytest.mark.req("DEC-47")
+async def test_the_backlog_of_one_subscription_is_claimed_as_its_host_has_room(centre: Centre) -> None:
+    adapter = centre.adapters["webhook"] = ScriptedAdapter("webhook")
+    attempts = OneByOne()
+    adapter.always["alone"] = attempts
+    await subscribe(centre, {"alone": "https://alone.example/"}, rows=100)
+    # Without a wake-up nothing would be claimed for as long as the test may take.
+    dispatcher = centre.dispatcher(webhooks=WebhookOptions(host_max=4), interval_s=3600, refresh_s=3600, grace_s=0.01)
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        group.create_task(dispatcher.run())
+        for done in range(0, 100, 4):
+            await adapter.called(done + 4)
+            assert attempts.running == {"alone": 4}
+            await attempts.finish("alone", 4, dispatcher)
+        dispatcher.stop()
+    assert await centre.rows("select distinct status from notifications") == [("delivered",)]
+    assert await released(centre) == 0, "none is claimed that must wait"
+
+
+@pytest.mark.req("DEC-47")
+async def test_many_subscriptions_of_one_host_take_turns(centre: Centre) -> None:
+    adapter = centre.adapters["webhook"] = ScriptedAdapter("webhook")
+    attempts = OneByOne()
+    crowd = {f"crowd-{number:02}": "https://crowded.example/" for number in range(20)}
+    adapter.always = dict.fromkeys(crowd, attempts)
+    await subscribe(centre, crowd, rows=3)
+    dispatcher = centre.dispatcher(webhooks=WebhookOptions(host_max=5), interval_s=3600, refresh_s=3600, grace_s=0.01)
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        group.create_task(dispatcher.run())
+        for done in range(60):
+            await adapter.called(min(done + 5, 60))
+            assert attempts.running.total() <= 5
+            await attempts.finish(attempts.waiting[0][0], 1, dispatcher)
+        dispatcher.stop()
+    served = [envelope.list_name for envelope in adapter.envelopes]
+    for turn in range(0, 60, 20):
+        assert set(served[turn : turn + 20]) == crowd.keys(), "nobody gets a second one before all had their first"
+    assert await released(centre) == 0
+
+
+@pytest.mark.req("DEC-47")
+async def test_a_turn_passes_on_at_once_when_nothing_is_due_any_more(centre: Centre) -> None:
+    """What was due at the last refresh may be gone: those that have something do not wait for the next refresh."""
+    adapter = centre.adapters["webhook"] = ScriptedAdapter("webhook")
+    attempts = OneByOne()
+    crowd = {f"crowd-{number:02}": "https://crowded.example/" for number in range(20)}
+    adapter.always = dict.fromkeys(crowd, attempts)
+    keys = await subscribe(centre, crowd)
+    dispatcher = centre.dispatcher(webhooks=WebhookOptions(host_max=2), grace_s=0.01)
+    async with asyncio.timeout(30), dispatcher.running():
+        await dispatcher.sweep()
+        await adapter.called(2)
+        started = {name for name, _ in attempts.waiting}
+        last = max(crowd.keys() - started)
+        gone = ", ".join(f"'{keys[name]}'" for name in crowd.keys() - started - {last})
+        await centre.execute(
+            f"delete from notifications where delivery_key in ({gone})",
+        )
+        await attempts.finish(attempts.waiting[0][0], 1, dispatcher)
+        await dispatcher.sweep()
+        await adapter.called(1, last)
+
+
+@pytest.mark.req("DEC-47")
+@pytest.mark.threat(17)
+async def test_probes_count_toward_the_limit_of_their_host_and_are_not_starved_by_deliveries(
+    centre: Centre, clock: ManualClock
+) -> None:
+    adapter = centre.adapters["webhook"] = ScriptedAdapter("webhook")
+    attempts = OneByOne()
+    blocked = [f"blocked-{number}" for number in range(6)]
+    adapter.always = dict.fromkeys(("busy", *blocked), attempts)
+    keys = await subscribe(centre, dict.fromkeys(blocked, "https://shared.example/"))
+    await subscribe(centre, {"busy": "https://shared.example/"}, rows=40)
+    opened = {key: Breaker(key, BreakerState.OPEN, 10, open_until=clock.now()) for key in keys.values()}
+    await centre.store.write(breakers.change_many, {key: partial(becoming, one) for key, one in opened.items()})
+    dispatcher = centre.dispatcher(grace_s=0.01, webhooks=WebhookOptions(host_max=4))
+    async with asyncio.timeout(30), dispatcher.running():
+        await dispatcher.sweep()
+        await adapter.called(4, "busy")
+        for _ in range(12):
+            assert attempts.running.total() <= 4
+            clock.advance(1)
+            await dispatcher.sweep()
+            await attempts.finish(attempts.waiting[0][0], 1, dispatcher)
+            await dispatcher.sweep()  # deliveries could take the free place before a probe does
+        assert all(adapter.sent(name) for name in blocked), "each was probed although the other has a backlog"
+        assert await released(centre) <= 6, "a probe is claimed in vain at most once"
+
+
+def becoming(wanted: Breaker, _: Breaker) -> Breaker:
+    return wanted
+
+
+async def released(centre: Centre) -> int:
+    """How many claims were given back."""
+    [(count,)] = await centre.rows("select count(*) from attempts where outcome = 'released'")
+    assert isinstance(count, int)
+    return count

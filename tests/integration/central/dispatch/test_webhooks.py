@@ -1,13 +1,16 @@
 """Dispatch of webhooks: schedule, causes and effects, breakers, states, draining, notices."""
 
 import asyncio
+import json
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from fieldpost.central.adapters.webhook.options import WebhookOptions
+from fieldpost.central.dispatch import subscription_keeper
 from fieldpost.central.dispatch.dispatcher import Dispatcher
+from fieldpost.central.dispatch.subscription_keeper import SubscriptionKeeper
 from fieldpost.central.store.events import subscriptions as rows
 from fieldpost.core.delivery.holds import HoldKind
 from fieldpost.core.delivery.outcome import (
@@ -19,8 +22,10 @@ from fieldpost.core.delivery.outcome import (
     TransientFailure,
     Uncertain,
 )
+from fieldpost.core.delivery.routing import PathDefaults
+from fieldpost.core.delivery.slots import STALL_S
 from fieldpost.core.events.event import notification_id_of
-from fieldpost.core.events.subscription import SubscriptionState
+from fieldpost.core.events.subscription import SubscriptionState, subscription_key
 from fieldpost.core.notification import Status
 from fieldpost.testing import ManualClock
 from support.centre import Centre, Hanging
@@ -37,7 +42,7 @@ def hooks(centre: Centre, clock: ManualClock) -> Hooks:
 
 
 @pytest.mark.req("WHK-05", "WHK-07", "WHK-08", "WHK-21")
-@pytest.mark.dec("DEC-19", "DEC-21")
+@pytest.mark.dec("DEC-19", "DEC-21", "DEC-45", "DEC-50")
 async def test_the_schedule_row_by_row(hooks: Hooks, clock: ManualClock) -> None:
     subscription = await hooks.subscribe()
     sent = await hooks.one(subscription)
@@ -58,11 +63,42 @@ async def test_the_schedule_row_by_row(hooks: Hooks, clock: ManualClock) -> None
     assert (n.status, n.last_error) == (Status.PARKED, "the receiver answered 500")
 
 
+@pytest.mark.req("WHK-05", "WHK-15")
+@pytest.mark.dec("DEC-19", "DEC-22")
+@pytest.mark.parametrize("block_s", [BREAK_S, 3600.0, 14 * 3600.0], ids=["5m", "1h", "14h"])
+async def test_a_block_of_any_length_costs_no_attempt(hooks: Hooks, clock: ManualClock, block_s: float) -> None:
+    """Before each row of the schedule the subscription is blocked; the waits and their number stay the same. All blocks
+    together stay below five days, after which a row behind a breaker is parked."""
+    subscription = await hooks.subscribe()
+    sent = await hooks.one(subscription)
+    hooks.adapter.always["billing"] = FAILED
+    waits = []
+    for attempt in range(1, 7):
+        await hooks.hold_open(subscription, block_s)
+        await hooks.centre.deliver()
+        held = await hooks.get(sent)
+        assert held.held_by == subscription_key(subscription.subscription_id)
+        clock.advance(block_s / 2)
+        await hooks.centre.deliver()
+        assert (await hooks.get(sent)).retry_count == held.retry_count == attempt - 1, "no attempt is spent"
+        assert hooks.adapter.count == attempt - 1, "and no call is made"
+        clock.advance(block_s / 2)
+        await hooks.centre.deliver()
+        n = await hooks.get(sent)
+        assert hooks.adapter.count == attempt, "the probe is its next attempt"
+        if n.next_attempt_at is None:
+            break
+        waits.append((n.next_attempt_at - clock.now()).total_seconds() / MINUTE_S)
+        clock.advance(waits[-1] * MINUTE_S)
+    assert waits == [15, 30, 60, 240, 1440]
+    assert n.status is Status.PARKED
+
+
 GONE = PermanentFailure("the receiver answered 410", evidence=Evidence.FAILS, is_gone=True)
 GIVEN_UP = PermanentFailure("the receiver answered 422, a code to give up on", evidence=Evidence.FAILS)
 
 
-@pytest.mark.dec("DEC-45", "DEC-46", "DEC-82")
+@pytest.mark.dec("DEC-21", "DEC-45", "DEC-46", "DEC-82")
 @pytest.mark.parametrize(
     ("outcome", "status", "retries", "failures"),
     [
@@ -205,6 +241,27 @@ async def test_held_rows_are_released_in_steps_that_grow_with_success(hooks: Hoo
     assert growing[1] <= 4, steps
 
 
+@pytest.mark.dec("DEC-09", "DEC-47")
+async def test_a_receiver_that_does_not_answer_gets_no_further_slot(hooks: Hooks, clock: ManualClock) -> None:
+    await hooks.subscribe()
+    hanging = Hanging()
+    hooks.adapter.answer("billing", hanging)
+    dispatcher: Dispatcher = hooks.centre.dispatcher()
+    async with dispatcher.running():
+        await hooks.publish()
+        await dispatcher.sweep()
+        await hooks.adapter.called(1)
+        for _ in range(10):
+            clock.advance(STALL_S)
+            await hooks.publish(5)
+            await dispatcher.sweep()
+        assert hooks.adapter.count == 1, "nothing more is sent to it, also not when its attempt has become long"
+        hanging.let_go()
+        await dispatcher.idle()
+        await hooks.centre.drain(dispatcher)
+    assert await hooks.centre.rows("select status, count(*) from notifications group by status") == [("delivered", 51)]
+
+
 @pytest.mark.req("WHK-17")
 @pytest.mark.dec("DEC-46")
 async def test_an_open_breaker_that_nobody_probes_lapses(hooks: Hooks, clock: ManualClock) -> None:
@@ -260,6 +317,43 @@ async def test_a_paused_subscription_holds_its_rows_for_as_long_as_the_pause_las
     assert (await hooks.get(sent)).status is Status.DELIVERED
 
 
+@pytest.mark.dec("DEC-80")
+async def test_time_in_a_pause_does_not_age_a_row(hooks: Hooks, clock: ManualClock) -> None:
+    """Afterwards it has its whole schedule, and five days behind a breaker."""
+    subscription = await hooks.subscribe()
+    await hooks.actions.pause(ADMIN, subscription.subscription_id, 1)
+    sent = await hooks.one(subscription)
+    await hooks.centre.deliver()
+    hooks.adapter.always["billing"] = FAILED
+    clock.advance(6 * 24 * 3600)
+    await hooks.actions.resume(ADMIN, subscription.subscription_id, 2)
+    for _ in range(2):
+        await hooks.centre.deliver()
+    n = await hooks.get(sent)
+    assert (n.status, n.retry_count) == (Status.RETRYING, 1), n.last_error
+    await hooks.hold_open(subscription, 4 * 24 * 3600)
+    clock.advance(15 * MINUTE_S)
+    await hooks.centre.deliver()
+    clock.advance(3 * 24 * 3600)
+    await hooks.centre.deliver()
+    assert (await hooks.get(sent)).status is Status.RETRYING
+
+
+@pytest.mark.dec("DEC-80")
+async def test_time_behind_a_rate_limit_does_not_age_a_row(hooks: Hooks, clock: ManualClock) -> None:
+    await hooks.subscribe(rate="1/1d")
+    await hooks.publish(8)
+    for _ in range(6):
+        for _ in range(2):
+            await hooks.centre.deliver()
+        clock.advance(24 * 3600)
+    hooks.adapter.always["billing"] = FAILED
+    for _ in range(2):
+        await hooks.centre.deliver()
+    failed = await hooks.centre.rows("select status from notifications where retry_count = 1")
+    assert failed == [("retrying",)], "its turn came on the seventh day"
+
+
 @pytest.mark.dec("DEC-81")
 async def test_rows_of_an_unverified_subscription_are_held(hooks: Hooks) -> None:
     subscription = await hooks.subscribe()
@@ -268,9 +362,48 @@ async def test_rows_of_an_unverified_subscription_are_held(hooks: Hooks) -> None
     sent = await hooks.one(subscription)
     await hooks.centre.deliver()
     assert (await hooks.get(sent)).held_reason == (
-        "The receiver of the subscription 'billing' has not answered a test yet"
+        "The receiver of the subscription 'billing' has not answered a signed test with 2xx yet"
     )
     assert hooks.adapter.count == 0
+
+
+async def test_a_long_drain_is_done_in_turns(hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscription_keeper, "DRAIN_BATCH", 1)
+    monkeypatch.setattr(subscription_keeper, "DRAIN_BATCHES", 2)
+    subscription = await hooks.subscribe()
+    await hooks.actions.pause(ADMIN, subscription.subscription_id, 1)
+    waiting = [await hooks.one(subscription) for _ in range(5)]
+    await hooks.actions.disable(ADMIN, subscription.subscription_id, 2)
+    parked = []
+    keeper = SubscriptionKeeper(hooks.centre.store, "node-1", WebhookOptions(), PathDefaults())
+    for turn in range(4):
+        await keeper.tend(3, float(turn))
+        parked.append([(await hooks.get(one)).status for one in waiting].count(Status.PARKED))
+    assert parked == [2, 4, 5, 5], "two batches in a turn, and the next turn without waiting a minute"
+    assert not (await hooks.state(subscription)).is_draining
+
+
+@pytest.mark.dec("DEC-48")
+async def test_many_subscriptions_drain_in_turns_and_a_bounded_number_of_batches_at_a_time(
+    hooks: Hooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deliveries wait for the batches of a refresh, however many subscriptions were disabled before it."""
+    monkeypatch.setattr(subscription_keeper, "DRAIN_BATCH", 1)
+    monkeypatch.setattr(subscription_keeper, "DRAIN_BATCHES", 4)
+    made = [await hooks.subscribe(f"hook-{number}") for number in range(4)]
+    for one in made:
+        await hooks.actions.pause(ADMIN, one.subscription_id, 1)
+    await hooks.publish(3)
+    for one in made:
+        await hooks.actions.disable(ADMIN, one.subscription_id, 2)
+    keeper = SubscriptionKeeper(hooks.centre.store, "node-1", WebhookOptions(), PathDefaults())
+    turns = []
+    for turn in range(5):
+        await keeper.tend(3, float(turn))
+        parked = "select count(*) from notifications where status = 'parked' group by delivery_key"
+        turns.append([count for (count,) in await hooks.centre.rows(parked)])
+    assert turns == [[1] * 4, [2] * 4, [3] * 4, [3] * 4, [3] * 4]
+    assert not any([(await hooks.state(one)).is_draining for one in made])
 
 
 @pytest.mark.dec("DEC-48", "DEC-66")
@@ -370,6 +503,18 @@ async def test_notices_are_written_once_per_occurrence(hooks: Hooks, clock: Manu
     assert await hooks.notices() == ["failing", "blocked", "recovered"]
 
 
+@pytest.mark.dec("DEC-52")
+async def test_a_user_who_disables_a_subscription_causes_one_notice(hooks: Hooks) -> None:
+    subscription = await hooks.subscribe()
+    await hooks.actions.disable(ADMIN, subscription.subscription_id, 1, "moved to the new system")
+    await hooks.actions.change(ADMIN, subscription.subscription_id, 2, name="old billing")
+    await hooks.actions.enable(ADMIN, subscription.subscription_id, 3, None)
+    assert await hooks.notices() == ["disabled"]
+    [(payload,)] = await hooks.centre.rows("select payload from notices")
+    data = payload if isinstance(payload, dict) else json.loads(str(payload))
+    assert data == {"reason": "moved to the new system", "by": ADMIN.name}
+
+
 def test_the_breaker_settings_reach_the_paths() -> None:
     policy = WebhookOptions(failures_max=3, break_s=5.0, lapse_s=10.0).breaker
     assert (policy.failures_max, policy.break_s, policy.lapse_s) == (3, 5.0, 10.0)
@@ -406,6 +551,8 @@ async def test_rows_that_wait_for_a_rate_are_held_with_their_turn_and_never_park
     await hooks.centre.deliver()
     held = await hooks.centre.rows("select due_at, held_reason from notifications where held_by is not null")
     assert len(held) == 11
+    outcomes = [outcome for (outcome,) in await hooks.centre.rows("select outcome from attempts")]
+    assert sorted(outcomes) == ["delivered", "held"], "one finds the rate used up; the others wait without an attempt"
     assert len({due_at for due_at, _ in held}) > 8, "one by one"
     assert {reason for _, reason in held} == {"the rate limit is used up"}
     for _ in range(20):

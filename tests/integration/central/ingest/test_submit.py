@@ -414,6 +414,9 @@ def test_items_of_the_link_carry_no_address() -> None:
         "execution_id",
         "parent_execution_id",
         "site",
+        "severity",
+        "incident",
+        "is_cleared",
     }
 
 

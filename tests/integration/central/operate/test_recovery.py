@@ -53,7 +53,7 @@ async def test_a_younger_subscription_gets_older_events_under_their_derived_ids(
     subscription = await hooks.subscribe()
     await hooks.publisher.publish("app:shop", [])
     recovery = Recovery(hooks.centre.store, clock)
-    preview = await recovery.preview(subscription.subscription_id, since)
+    preview = await recovery.preview(ADMIN, subscription.subscription_id, since)
     assert (preview.parked, preview.missing, preview.is_whole, preview.events_from) == (0, 3, True, start)
     action = await recovery.start(ADMIN, subscription.subscription_id, since, "new receiver")
     await sweep(hooks)
@@ -119,7 +119,7 @@ async def test_recovery_retries_parked_notifications_and_can_be_cancelled(hooks:
     await hooks.centre.deliver()
     hooks.adapter.always.clear()
     recovery = Recovery(hooks.centre.store, clock)
-    assert (await recovery.preview(subscription.subscription_id, since)).parked == 4
+    assert (await recovery.preview(ADMIN, subscription.subscription_id, since)).parked == 4
     action = await recovery.start(ADMIN, subscription.subscription_id, since, "fixed")
     runner = BulkActionRunner(hooks.centre.store, clock)
     cancelled = await runner.cancel(ADMIN, action.action_id)
@@ -138,14 +138,14 @@ async def test_a_purged_notification_is_not_created_again(hooks: Hooks, clock: M
     await hooks.centre.deliver()
     notification_id = notification_id_of(event_id, subscription.subscription_id)
     await hooks.centre.execute(
-        "insert into tombstones select notification_id, source_site_id, digest, status, terminal_at, terminal_at"
-        " from notifications",
+        "insert into tombstones (notification_id, source_site_id, digest, status, terminal_at, purged_at)"
+        " select notification_id, source_site_id, digest, status, terminal_at, terminal_at from notifications",
         "delete from targets",
         "delete from attempts",
         "delete from notifications",
     )
     recovery = Recovery(hooks.centre.store, clock)
-    assert (await recovery.preview(subscription.subscription_id, since)).missing == 0
+    assert (await recovery.preview(ADMIN, subscription.subscription_id, since)).missing == 0
     await recovery.start(ADMIN, subscription.subscription_id, since, "again")
     await sweep(hooks)
     assert received(hooks) == [event_id], notification_id

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -16,7 +17,8 @@ from fieldpost.central.store.notifications import breakers
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.delivery.breaker import Breaker, BreakerState
 from fieldpost.core.errors import Conflict, Denied, FieldpostError, InvalidInput, NotFound
-from fieldpost.core.events.filter import FilterEntry
+from fieldpost.core.events.event import Event
+from fieldpost.core.events.filter import FilterEntry, check_filter, filter_matches
 from fieldpost.core.events.signature import make_signing_secret
 from fieldpost.core.events.subscription import Subscription, SubscriptionState, subscription_key
 from fieldpost.outbound.outbound import Outbound
@@ -156,6 +158,7 @@ async def test_a_bad_setting_is_refused_and_nothing_is_written(
         "[::]",
         "0",
         "localhost.",
+        "①②⑦.⓪.⓪.①",
         "100.64.0.1",
         "192.0.0.8",
         "192.88.99.1",
@@ -188,7 +191,9 @@ async def test_a_host_that_does_not_exist_is_refused(actions: SubscriptionAction
 
 
 @pytest.mark.bad_input(36)
-@pytest.mark.parametrize("secret", ["whsec_", "whsec_c2hvcnQ=", "not base64", "x" * 5000])
+@pytest.mark.parametrize(
+    "secret", ["whsec_", "whsec_c2hvcnQ=", "whsec_" + "QUFB" * 7 + "QUE=", "not base64", "x" * 5000]
+)
 async def test_a_bad_secret_is_refused_without_being_repeated(actions: SubscriptionActions, secret: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         await add(actions, secrets={"secret": secret})
@@ -203,6 +208,18 @@ async def test_a_bad_secret_is_refused_without_being_repeated(actions: Subscript
 async def test_a_bad_filter_is_refused(actions: SubscriptionActions, entries: tuple[FilterEntry, ...]) -> None:
     with pytest.raises(InvalidInput, match=r"filter|attributes"):
         await add(actions, filter=entries)
+
+
+@pytest.mark.bad_input(37)
+def test_a_pattern_is_text_with_stars_and_matches_in_linear_time() -> None:
+    """A regular expression is not one here, and many stars do not make a match slow."""
+    text = "a" * 200
+    event = Event(event_id="1", topic=text, source="app:shop", payload="1")
+    began = time.monotonic()
+    for pattern in ("(a+)+$", "a*" * 100 + "b", "*" * 199 + "b"):
+        assert not filter_matches(check_filter([FilterEntry(topic=pattern)]), event)
+    assert filter_matches(check_filter([FilterEntry(topic="a*" * 100)]), event)
+    assert time.monotonic() - began < 1, "by backtracking it would take years"
 
 
 async def test_plain_http_needs_the_setting(centre: Centre) -> None:

@@ -41,13 +41,13 @@ async def test_a_breaker_comes_back_as_the_rule_made_it(centre: Centre, clock: M
 async def test_a_rule_that_changes_nothing_writes_nothing(centre: Centre) -> None:
     assert await centre.store.write(breakers.change, KEY, lambda b: b) == Breaker(KEY)
     assert await centre.store.write(breakers.change, KEY, lambda _: None) is None
-    assert await centre.store.read(breakers.load) == {}
+    assert await centre.store.read(breakers.of_channels_and_lists) == {}
 
 
 async def test_load_gives_those_asked_for_or_all(centre: Centre) -> None:
     for key in ("channel:a", "channel:b"):
         await centre.store.write(breakers.change, key, count_one)
-    assert set(await centre.store.read(breakers.load)) == {"channel:a", "channel:b"}
+    assert set(await centre.store.read(breakers.of_channels_and_lists)) == {"channel:a", "channel:b"}
     assert set(await centre.store.read(breakers.load, ["channel:b", "channel:c"])) == {"channel:b"}
 
 

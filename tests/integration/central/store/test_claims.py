@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fieldpost.central.store.engine.database_url import open_store
-from fieldpost.central.store.notifications import claims, due, lists, targets
+from fieldpost.central.store.notifications import claim_orders, claims, due, lists, targets
 from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.core.delivery.lanes import Lane
 from fieldpost.core.delivery.routing import SlotPool
@@ -352,7 +352,7 @@ async def test_lanes_are_claimed_by_shares_that_know_of_each_other(centre: Centr
 
     async def take(free: int) -> dict[Lane, Counter[str]]:
         taken = await centre.store.write(
-            claims.claim_order,
+            claim_orders.claim_order,
             "a",
             order(shares, free),
             lease_s=LEASE_S,

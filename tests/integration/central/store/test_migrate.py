@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,12 +10,13 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, insert, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from fieldpost.central.store.accounts import identities
 from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.schema.account_tables import login_links, users
 from fieldpost.central.store.schema.migrate import VERSIONS, upgrade, upgrade_async
 from fieldpost.central.store.schema.tables import metadata
 from fieldpost.core.errors import ConfigError
@@ -171,13 +173,41 @@ async def test_the_next_version_upgrades_a_filled_database_of_this_one(
     await asyncio.gather(*(upgrade_async(store_url, NEXT) for _ in range(3)))
     assert [await mailing.get(sent), await mailing.get(waiting)] == before
     assert await mailing.story(sent) == story
-    assert await mailing.rows("select severity from notifications") == [("info",), ("info",)]
+    assert await mailing.rows("select urgency from notifications") == [("info",), ("info",)]
     assert await mailing.rows("select name, role from users where name = 'anna'") == [("anna", "admin")]
     assert len(await mailing.rows("select channel_name from channels where settings is not null")) == 1
-    assert await mailing.rows("select version_num from alembic_version") == [("m0006",)]
+    assert await mailing.rows("select version_num from alembic_version") == [("m9999",)]
     with pytest.raises(ConfigError) as caught:
         await upgrade_async(store_url)
     assert caught.value.code == "store.newer"
+
+
+@pytest.mark.req("DEC-05")
+async def test_users_and_their_links_survive_the_new_role(empty_store_url: str, tmp_path: Path) -> None:
+    """On SQLite the table of users is made again, and dropping it would delete the links with it."""
+    before = tmp_path / "before"
+    before.mkdir()
+    for file in VERSIONS.glob("m000[1-7]*"):
+        shutil.copy(file, before)
+    await upgrade_async(empty_store_url, (before,))
+    user = identities.UserRecord("anna", "hash", "operator", ManualClock().now(), "admin", version=3)
+    async with opened(empty_store_url) as store:
+        await store.write(_add_old_user, user)
+    await upgrade_async(empty_store_url)
+    async with opened(empty_store_url) as store:
+        assert await store.read(identities.get_user, "anna") == user
+        [link] = await store.read(lambda conn: conn.execute(text("select prefix, user_name from login_links")).all())
+        assert tuple(link) == ("p1", "anna")
+        await store.write(identities.remove_user, "anna")
+        assert await store.read(lambda conn: conn.execute(text("select prefix from login_links")).all()) == []
+
+
+def _add_old_user(conn: Connection, user: identities.UserRecord) -> None:
+    columns = ("name", "password_hash", "role", "created_at", "created_by", "version")
+    conn.execute(insert(users).values({name: getattr(user, name) for name in columns}))
+    at = user.created_at
+    link = {"prefix": "p1", "digest": b"d", "user_name": "anna", "created_by": "admin", "created_at": at}
+    conn.execute(insert(login_links).values(**link, expires_at=at))
 
 
 async def test_a_migration_that_fails_changes_nothing(mailing: Centre, store_url: str) -> None:
@@ -186,7 +216,7 @@ async def test_a_migration_that_fails_changes_nothing(mailing: Centre, store_url
     with pytest.raises(DBAPIError, match="no_such_column"):
         await upgrade_async(store_url, (VERSIONS, HERE / "broken_version"))
     assert await mailing.store.read(schema_of) == before
-    assert await mailing.rows("select version_num from alembic_version") == [("m0005",)]
+    assert await mailing.rows("select version_num from alembic_version") == [(max(VERSIONS.glob("m*.py")).stem[:5],)]
     assert (await mailing.get(sent)).notification_id == sent
 
 

@@ -4,20 +4,24 @@ import os
 import random
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 import pytest
 from sqlalchemy import Connection, text
 
 from fieldpost.central.store.engine.purging import BEGINNING, PurgedBatch, PurgeRange
-from fieldpost.central.store.search import notifications, postings, terms
+from fieldpost.central.store.notifications import attempts
+from fieldpost.central.store.search import notifications, parked, postings, terms
 from fieldpost.central.store.search.notifications import Found
+from fieldpost.core.events.subscription import subscription_key
 from fieldpost.core.ids import new_id
-from fieldpost.core.notification import Status, Summary
+from fieldpost.core.notification import NotificationKind, Status, Summary
 from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.search.page_key import PageKey
 from fieldpost.core.search.tokens import tokenize
 from fieldpost.testing import ManualClock
 from support.centre import SITE, Centre
+from support.hooks import Hooks
 from support.plans import plans_of
 
 WORDS = ("pump", "valve", "low", "High", "tank-7", "STRASSE", "straße", "über", "4711")
@@ -283,3 +287,86 @@ async def test_a_time_range_takes_its_first_moment_and_not_its_last(centre: Cent
     assert await ids(centre, until=at) == [first]
     assert await ids(centre, since=at, until=at) == []
     assert await ids(centre, since=at - timedelta(seconds=1), until=at + timedelta(microseconds=1)) == [second, first]
+
+
+@pytest.mark.parametrize("is_stepwise", [False, True], ids=["at once", "in steps"])
+async def test_notifications_are_found_by_subscription_event_and_kind(
+    mailing: Centre, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, is_stepwise: bool
+) -> None:
+    rng = random.Random(7)
+    hooks = Hooks(mailing, clock)
+    subscriptions = [await hooks.subscribe(name) for name in ("billing", "stock", "crm")]
+    events: list[str] = []
+    for _ in range(8):
+        events += await hooks.publish(rng.randint(1, 3))
+        await mailing.send()
+        clock.advance(rng.choice((0, 60)))
+    rows = await everything(mailing)
+    for n in rows:
+        await set_status(mailing, [n.notification_id], rng.choice(list(Status)))
+    await index(mailing, 20)
+    rows = await everything(mailing)
+    if is_stepwise:
+        for name, value in (("SCAN_MAX", 11), ("FEW", 6), ("_STEP", 3), ("_STEP_MAX", 5)):
+            monkeypatch.setattr(notifications, name, value)
+    for _ in range(60):
+        subscription = rng.choice([None, *subscriptions])
+        wanted = Filter(
+            statuses=tuple(rng.sample(list(Status), rng.choice((0, 0, 1, 2)))),
+            subscription_id=subscription.subscription_id if subscription else None,
+            event_id=rng.choice([None, None, *events]),
+            kind=rng.choice([None, *NotificationKind]),
+            since=rng.choice([None, rows[len(rows) // 2].created_at]),
+            until=rng.choice([None, rows[len(rows) // 3].created_at]),
+        )
+        key = subscription_key(subscription.subscription_id) if subscription else None
+        expected = [
+            n
+            for n in rows
+            if fits(n, wanted)
+            and key in (None, n.delivery_key)
+            and wanted.event_id in (None, n.event_id)
+            and wanted.kind in (None, NotificationKind.of_type(n.type))
+        ]
+        seen: list[Summary] = []
+        before: PageKey | None = None
+        while True:
+            page = await mailing.store.read(notifications.find, wanted, limit=4, before=before)
+            seen += page.notifications
+            before = page.end
+            if before is None:
+                break
+        assert seen == expected, wanted
+        counted, newest = await mailing.store.read(parked.fitting, wanted, clock.now(), 100)
+        of_parked = [n.notification_id for n in rows if n.status is Status.PARKED and n in expected]
+        if not wanted.statuses:
+            assert (counted.count, newest) == (len(of_parked), of_parked), "the preview of a bulk action"
+
+
+@pytest.mark.parametrize("is_analyzed", [False, True], ids=["new", "analyzed"])
+async def test_the_rows_of_a_subscription_and_of_an_event_are_read_by_their_indexes(
+    centre: Centre, clock: ManualClock, is_analyzed: bool
+) -> None:
+    """Also of one that has nearly all rows, for which the order of arrival would seem cheaper."""
+    hooks = Hooks(centre, clock)
+    one = await hooks.subscribe()
+    await hooks.publish(300)
+    event_id = (await everything(centre))[0].event_id
+    if is_analyzed:
+        await centre.execute("analyze")
+    for wanted, name in (
+        (Filter(subscription_id=one.subscription_id), "ix_notifications_subscription"),
+        (Filter(subscription_id=one.subscription_id, statuses=(Status.PARKED,)), "ix_notifications_subscription"),
+        (Filter(event_id=event_id), "ix_notifications_event_id"),
+        (Filter(event_id=event_id, subscription_id=one.subscription_id), "ix_notifications_event_id"),
+    ):
+        scans = await centre.store.write(plans_of, partial(notifications.find, wanted=wanted, limit=50))
+        assert name in scans[0], (wanted, scans[0])
+        (of_attempts,) = await centre.store.write(
+            plans_of, partial(attempts.newest, ids=[event_id], most=10), "attempts"
+        )
+        assert "Seq Scan" not in of_attempts
+        assert "SCAN attempts" not in of_attempts
+        if "subscription" in name:
+            assert "TEMP B-TREE" not in scans[0], "in the order of the index"
+            assert "Sort" not in scans[0]

@@ -1,6 +1,7 @@
 """The seals of the audit log on both databases: every tampering is found, and nothing else is reported."""
 
 import asyncio
+import contextlib
 import os
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from sqlalchemy import Connection, select, text
 
 from fieldpost.central.secrets.keyring import Keyring, SecretKey
 from fieldpost.central.store.engine.database_url import open_store
+from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit, audit_seals
 from fieldpost.central.store.schema.audit_tables import audit as audit_table
 from fieldpost.central.upkeep.leader import Leader
@@ -224,6 +226,50 @@ async def test_two_leaders_at_once_make_one_chain(mailing: Centre) -> None:
             await asyncio.gather(first.sweep(), second.sweep())
     assert await kinds(mailing) == []
     assert await mailing.rows("select sum(count) from audit_seals") == await mailing.rows("select count(*) from audit")
+
+
+class RolledBackError(Exception):
+    """Ends a transaction without a commit."""
+
+
+@pytest.mark.threat(9)
+@pytest.mark.parametrize("store_url", ["postgresql"], indirect=True)  # SQLite has one node
+async def test_a_log_that_two_nodes_write_and_seal_at_the_same_time_verifies(mailing: Centre) -> None:
+    """Their transactions overlap, so numbers are committed in another order; every fifth transaction is rolled back."""
+
+    def write(conn: Connection, number: int) -> None:
+        for _ in range(2):
+            audit.add(conn, [entry(mailing) for _ in range(1 + number % 7)])
+        if number % 5 == 0:
+            raise RolledBackError
+
+    async def work(store: Store) -> None:
+        for number in range(40):
+            with contextlib.suppress(RolledBackError):
+                await store.write(write, number)
+
+    async def seal(sealer: Sealer) -> None:
+        while not written.is_set():
+            await sealer.sweep()
+
+    written = asyncio.Event()
+    other = open_store(mailing.store.url)
+    first = await sealer_of(mailing)
+    second = Sealer(other, mailing.clock, first._leader, Keyring([KEY]), YEAR)
+    try:
+        async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
+            sealing = [group.create_task(seal(sealer)) for sealer in (first, second)]
+            await asyncio.gather(*(work(store) for store in (mailing.store, other) for _ in range(4)))
+            written.set()
+            await asyncio.gather(*sealing)
+        await first.sweep()
+    finally:
+        await other.close()
+    assert await kinds(mailing) == []
+    [(batches, count, stored)] = await mailing.rows(
+        "select count(*), sum(count), (select count(*) from audit) from audit_seals"
+    )
+    assert (int(str(count)), int(str(batches)) > 5) == (stored, True)
 
 
 async def test_heads_go_to_the_file_and_a_file_that_cannot_be_written_stops_nothing(

@@ -104,8 +104,7 @@ async def test_a_body_of_bytes_or_text_arrives_unchanged(world: World, body: str
     assert second.headers["content-type"] == "text/csv"
 
 
-@pytest.mark.req("SF-13", "SF-14")
-@pytest.mark.dec("DEC-23")
+@pytest.mark.req("SF-13", "SF-14", "DEC-23")
 @pytest.mark.parametrize("status", [500, 503, 408, 429])
 async def test_a_status_that_may_pass_keeps_the_call(world: World, status: int) -> None:
     world.server.on().answer(status, "come back\r\n  later", {"Retry-After": "7"})

@@ -6,20 +6,28 @@ from typing import Any
 
 import pytest
 
+from fieldpost.central.store.events.outbox_reports import OutboxReport
+from fieldpost.central.store.events.withheld import WithheldGroup
 from fieldpost.central.store.figures.nodes import NodeRecord
 from fieldpost.central.store.sites.sites import SiteRecord
+from fieldpost.central.watch.channel_checks import ChannelWarning
 from fieldpost.central.watch.channels import ChannelState
-from fieldpost.central.watch.issues import HealthInputs, IssueCode, judge, verdict
+from fieldpost.central.watch.events.event_health import EventHealth
+from fieldpost.central.watch.issue import IssueCode
+from fieldpost.central.watch.issues import HealthInputs, judge, verdict
 from fieldpost.central.watch.nodes import Centre, Node, NodeState
 from fieldpost.central.watch.sites import SiteState, worst_first
 from fieldpost.core.checks import Check, CheckVerdict
 from fieldpost.core.delivery.breaker import Breaker, BreakerState, channel_key
+from fieldpost.core.events.subscription import Subscription
 from fieldpost.core.kpi import NOTHING, Thresholds
 from fieldpost.core.lists import Channel
 from fieldpost.core.sites.health import Freshness, SiteHealth, SiteReport, link_state
 from fieldpost.core.sites.usage import SiteUsage
 from fieldpost.front.console.health import summary
 from support.sample import MINUTE, NOW
+
+ERP = Subscription(subscription_id="id", name="erp", owner="acme", filter=())
 
 
 def site(name: str, heard: timedelta | None = timedelta(seconds=5), **report: Any) -> SiteState:
@@ -117,6 +125,15 @@ SITUATIONS: list[tuple[HealthInputs, str, str, str, str, int]] = [
         0,
     ),
     (
+        inputs(channel_warnings=[ChannelWarning("channel sms: url begins with http://", channel="sms")]),
+        *("channel.settings", "warning", "Channel sms: url begins with http://.", "/channels/sms", 0),
+    ),
+    (
+        inputs(channel_warnings=[ChannelWarning(f"list a{n}: no hook", list_name=f"a{n}") for n in range(5)]),
+        *("list.targets", "warning", "5 warnings about lists: a0, a1, a2, a3 and 1 more. The first: list a0: no hook."),
+        *("/lists", 0),
+    ),
+    (
         inputs({"overdue": 2}),
         *("notifications.overdue", "error"),
         "2 notifications are overdue: due for more than 20 s and not claimed by any node. The nodes are too slow, or"
@@ -138,6 +155,37 @@ SITUATIONS: list[tuple[HealthInputs, str, str, str, str, int]] = [
     (
         inputs({"calls_parked": 3}),
         *("calls.parked", "warning", "3 cached calls are parked at the sites.", "/cached-calls?status=parked", 3),
+    ),
+    (
+        inputs(blocked_receivers=2),
+        *("receiver.blocked", "warning"),
+        "2 webhook receivers are blocked after failures; notifications to them are held.",
+        *("/unhealthy-receivers", 0),
+    ),
+    (
+        inputs(events=EventHealth(expiring=[ERP])),
+        *("receiver.token", "warning", "The token for the receiver has expired or will expire within an hour: erp."),
+        *("/subscriptions", 0),
+    ),
+    (
+        inputs(events=EventHealth(unmatched=["a", "b", "c", "d", "e"])),
+        *("events.unmatched", "warning"),
+        "Events of the last day matched neither a route nor a subscription: a, b, c, d and 1 more.",
+        *("/try-routes", 0),
+    ),
+    (
+        inputs(events=EventHealth(waiting=[WithheldGroup("DOWN", "email", 12, NOW)], without_template=["down"])),
+        *("template.missing", "error", "12 events are waiting for a template: DOWN (email).", "/templates", 0),
+    ),
+    (
+        inputs(events=EventHealth(without_template=["down"])),
+        *("template.missing", "warning", "Routes without a template: down. Their events will wait.", "/routes", 0),
+    ),
+    (
+        inputs(events=EventHealth(outboxes=[OutboxReport("app:shop", 7, NOW, NOW - timedelta(seconds=301))])),
+        *("outbox.silent", "error"),
+        "No relay has reported for 5 minutes, with 7 open rows in the outbox: app:shop.",
+        *("/events", 7),
     ),
     (
         inputs(channels=[BLOCKED]),
@@ -246,7 +294,8 @@ def test_a_text_names_the_sites_with_the_most_waiting_messages_first() -> None:
 
 
 def test_every_code_has_a_situation() -> None:
-    assert {row[1] for row in SITUATIONS} == {code.value for code in IssueCode}
+    of_pairs = {"site.standby", "site.lag", "site.epoch_taken", "site.definitions"}  # test_pair_issues.py
+    assert {row[1] for row in SITUATIONS} | of_pairs == {code.value for code in IssueCode}
 
 
 WITHOUT_ISSUES = {
@@ -315,3 +364,9 @@ def test_sites_are_ordered_by_trouble_then_by_what_waits_there() -> None:
     assert [one.record.name for one in worst_first(sites)] == [
         *("away-busy", "away", "late", "failing", "busy", "a", "new", "z")
     ]
+
+
+def test_a_relay_that_reported_lately_or_has_no_open_rows_is_no_issue() -> None:
+    late, now = NOW - timedelta(hours=1), NOW - timedelta(seconds=300)
+    outboxes = [OutboxReport("app:a", 0, None, late), OutboxReport("app:b", 7, NOW, now)]
+    assert judge(inputs(events=EventHealth(outboxes=outboxes))) == []

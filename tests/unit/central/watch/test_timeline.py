@@ -163,3 +163,20 @@ def test_the_stops_tell_an_application_from_a_site_and_how_many_were_reached() -
     found = stops(n, (attempt(1, "permanent_failure", phase="rcpt", finished_at=T0),), "mail")
     assert (found[0].place, found[1].place, found[1].name) == ("application", "API", "billing")
     assert (found[3].note, found[4].note) == ("1 attempt", "1 of 2 reached")
+
+
+def test_a_webhook_is_published_by_an_application_and_ends_at_its_receiver() -> None:
+    webhook = replace(
+        PENDING,
+        type="webhook",
+        delivery_key="subscription:01a1dd22-fc60-7e05-b90f-877bde52b410",
+        event_id="01a1dd25-bb80-7837-bda4-e369edd2428d",
+        provenance=Provenance("app:shop"),
+        targets=(Target("subscription:01a1dd22-fc60-7e05-b90f-877bde52b410"),),
+    )
+    assert titles(webhook, (attempt(1, "held"),))[::2] == [
+        "Published by shop",
+        "Attempt 1: held: central could not make the call",
+    ]
+    assert [stop.place for stop in stops(webhook, (), None)][3:] == ["webhook", "receiver"]
+    assert stops(webhook, (), None)[4].note is None

@@ -31,6 +31,8 @@ from fieldpost.outbound.outbound import Outbound
 
 MARGIN = 0.02
 """Fraction of the deadline kept in reserve: an attempt that ends before it is cancelled can report its phase."""
+KNOWN_MAX = 1000
+"""How many mappings of settings are remembered."""
 
 
 class EmailAdapter:
@@ -62,6 +64,8 @@ class EmailAdapter:
         self._is_outbound_ours = outbound is None
         self._pool = Pool(self._clock, idle_s)
         self._memory = ServerMemory(self._clock)
+        self._known: dict[int, tuple[Mapping[str, object], EmailSettings]] = {}
+        """Settings that were read, by identity."""
 
     def check_settings(self, settings: Mapping[str, object]) -> dict[str, object]:
         return check_settings(settings)
@@ -77,7 +81,7 @@ class EmailAdapter:
         if isinstance(host := settings.get("host"), str):
             await self._outbound.admin.check_hosts(host, "host")
         if isinstance(url := settings.get("oauth_token_url"), str):
-            await self._outbound.admin.check_hosts(URL(url).raw_host or "", "oauth_token_url")
+            await self._outbound.admin_http.check_hosts(URL(url).raw_host or "", "oauth_token_url")
 
     def check_target(self, address: str) -> str:
         return check_address(address)
@@ -88,7 +92,7 @@ class EmailAdapter:
 
     async def deliver(self, envelope: Envelope) -> Outcome:
         try:
-            settings = read_settings(envelope.settings)
+            settings = self._read(envelope.settings)
         except InvalidInput as error:
             return PermanentFailure(f"the channel's settings are invalid: {error.message}", phase="settings")
         attempt = Attempt(envelope, settings, self._memory.of(settings.server), self._message_id_domain)
@@ -107,6 +111,17 @@ class EmailAdapter:
                 is_fresh = True
             elif not opening.is_worth_another:
                 return attempt.held(conversation)
+
+    def _read(self, stored: Mapping[str, object]) -> EmailSettings:
+        """The settings as values. The dispatcher passes the same mapping for a list until its channel changes."""
+        known = self._known.get(id(stored))
+        if known is not None and known[0] is stored:
+            return known[1]
+        if len(self._known) >= KNOWN_MAX:
+            self._known.clear()
+        settings = read_settings(stored)
+        self._known[id(stored)] = stored, settings
+        return settings
 
     async def close(self) -> None:
         await self._pool.close()

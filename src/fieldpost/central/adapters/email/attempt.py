@@ -97,7 +97,7 @@ class Attempt:
 
     async def _record_reached(self) -> None:
         """Store the targets that the last transaction reached, since another one follows."""
-        reached = [a for a, target in self._targets.items() if target.status is TargetStatus.DELIVERED]
+        reached = [target for target in self._targets.values() if target.status is TargetStatus.DELIVERED]
         if new := reached[self._recorded_count :]:
             await self._envelope.record_reached(new)
             self._recorded_count = len(reached)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from functools import lru_cache
 
 from fieldpost.core.text import truncate
 
@@ -73,7 +74,11 @@ def is_over(phase: SmtpPhase, reply: SmtpReply) -> bool:
 
 def classify(phase: SmtpPhase, reply: SmtpReply) -> ReplyVerdict:
     """Classify a reply received in this phase."""
-    codes = f"{reply.code:03} {reply.enhanced}".rstrip()
+    return _verdict(phase, f"{reply.code:03} {reply.enhanced}".rstrip())
+
+
+@lru_cache(maxsize=1024)
+def _verdict(phase: SmtpPhase, codes: str) -> ReplyVerdict:
     for phases, pattern, verdict in _TABLE:
         if phase in phases and pattern.fullmatch(codes):
             return verdict

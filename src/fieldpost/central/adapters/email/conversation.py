@@ -25,6 +25,7 @@ from fieldpost.clock import Clock
 from fieldpost.core.secret import Scrubber
 from fieldpost.outbound.connect import connect
 from fieldpost.outbound.guard import AddressGuard, Blocked
+from fieldpost.system_error import reason_of
 
 QUIT_TIMEOUT_S = 5.0
 GREETING = 220
@@ -107,7 +108,7 @@ class SmtpConversation:
         except TimeoutError:
             return self.no_reply(f"no connection to {host} port {port} within {timeout_s:g} s")
         except OSError as error:
-            reason = _tls_reason(error) or str(error) or (_BROKEN_OFF if is_tls else type(error).__name__)
+            reason = _tls_reason(error) or (_BROKEN_OFF if is_tls and not str(error) else reason_of(error))
             return self.no_reply(f"no connection to {host} port {port}: {reason}")
         self.is_tls = is_tls
         self.note(f"* connected to {self.peer} port {port}{' over TLS' if is_tls else ''}")
@@ -211,8 +212,8 @@ class SmtpConversation:
         except SMTPServerDisconnected as error:
             if "upgrading" in error.message:
                 return self.no_reply(_BROKEN_OFF)
-            cause = str(error.__cause__ or "")
-            return self.no_reply(f"{CLOSED}: {cause}" if cause else CLOSED)
+            cause = error.__cause__
+            return self.no_reply(f"{CLOSED}: {reason_of(cause)}" if cause and str(cause) else CLOSED)
         except SMTPResponseException as error:
             if self.phase is SmtpPhase.CONNECT and not 200 <= error.code <= 599:
                 return self.no_reply(NO_GREETING)
@@ -220,7 +221,7 @@ class SmtpConversation:
                 return self.no_reply(f"invalid reply from the server: {self.scrub(error.message)}")
             response = SMTPResponse(error.code, error.message)
         except OSError as error:
-            return self.no_reply(_tls_reason(error) or f"the connection failed: {error}")
+            return self.no_reply(_tls_reason(error) or f"the connection failed: {reason_of(error)}")
         if self.phase is SmtpPhase.CONNECT and response.code != GREETING:
             # Not a mail server that wants to talk: its text may be that of any service inside the network.
             response = SMTPResponse(response.code, NO_GREETING)

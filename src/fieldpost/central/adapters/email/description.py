@@ -13,7 +13,8 @@ _CONSTANTS = vars(settings) | {"ports": ", ".join(f"{port} with {tls}" for tls, 
 FIELDS = tuple(
     SettingField(
         **field
-        | {"default": field.get("default", "").format_map(_CONSTANTS), "choices": tuple(field.get("choices", ()))}
+        | {"default": field.get("default", "").format_map(_CONSTANTS)}
+        | {name: tuple(field.get(name, ())) for name in ("choices", "values")}
     )
     for field in _DESCRIBED["fields"]
 )

@@ -2,14 +2,14 @@
 
 import asyncio
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from yarl import URL
 
 from fieldpost import __version__
-from fieldpost.central.adapters.http import HttpAttempt, HttpRequest
+from fieldpost.central.adapters.http import HttpAttempt, HttpRequest, occurring_phases
 from fieldpost.central.adapters.webhook.classify import classify, held
 from fieldpost.central.adapters.webhook.description import FIELDS, GUIDE, PHASES
 from fieldpost.central.adapters.webhook.options import WebhookOptions
@@ -22,7 +22,7 @@ from fieldpost.central.adapters.webhook.settings import (
     read_settings,
 )
 from fieldpost.clock import Clock, SystemClock
-from fieldpost.core.delivery.adapter import Envelope
+from fieldpost.core.delivery.adapter import AttemptPhase, Envelope
 from fieldpost.core.delivery.outcome import (
     Delivered,
     Evidence,
@@ -36,10 +36,11 @@ from fieldpost.core.delivery.outcome import (
 )
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.events.body import WebhookFormat, event_body, notification_body
+from fieldpost.core.events.event import RecordedEvent
 from fieldpost.core.events.signature import SIGNATURE_HEADER, signed_headers
 from fieldpost.core.events.subscription import WEBHOOK_TYPE
 from fieldpost.core.notification import Target, TargetStatus
-from fieldpost.core.secret import Scrubber, Secret
+from fieldpost.core.secret import Secret, scrubber_of
 from fieldpost.outbound.guard import Blocked
 from fieldpost.outbound.outbound import Outbound
 from fieldpost.outbound.tokens import NoToken, OAuthTokens
@@ -50,6 +51,8 @@ MARGIN = 0.02
 """Fraction of the deadline kept in reserve, so that an attempt can report its phase before it is cancelled."""
 TARGETS_AT_ONCE = 8
 SETTINGS_KEPT = 10_000
+BODIES_KEPT = 32
+"""Of events that are being sent to many receivers; a body has at most 256 KiB."""
 USER_AGENT = f"Fieldpost/{__version__}"
 
 
@@ -59,7 +62,7 @@ class WebhookAdapter:
     type = WEBHOOK_TYPE
     secrets = SECRETS
     fields = FIELDS
-    phases = PHASES
+    phases: Sequence[AttemptPhase] = PHASES
     guide = GUIDE
 
     def __init__(
@@ -75,17 +78,19 @@ class WebhookAdapter:
         self._outbound = outbound or Outbound(clock=clock)
         self._is_outbound_ours = outbound is None
         self._options = webhooks or WebhookOptions()
+        self.phases = occurring_phases(PHASES, self._outbound.options)
         self._read: dict[int, tuple[Mapping[str, object], WebhookSettings]] = {}
+        self._bodies: dict[tuple[int, WebhookFormat], tuple[RecordedEvent, bytes]] = {}
 
     def check_settings(self, settings: Mapping[str, object]) -> dict[str, object]:
         return check_channel_settings(settings)
 
     async def check_hosts(self, settings: Mapping[str, object]) -> None:
         """The host of a subscription's URL and token URL, or of a channel's token URL."""
-        guard = self._outbound.strict if "url" in settings else self._outbound.admin
+        client = self._outbound.strict_http if "url" in settings else self._outbound.admin_http
         for name in ("url", "token_url"):
             if isinstance(url := settings.get(name), str):
-                await guard.check_hosts(URL(url).raw_host or "", name)
+                await client.check_hosts(URL(url).raw_host or "", name)
 
     def check_target(self, address: str) -> str:
         """The URL of a receiver; the address guard checks its host at each attempt."""
@@ -106,7 +111,7 @@ class WebhookAdapter:
             outcome = await self._post(envelope, settings, settings.url, ends_at)
         else:
             outcome = await self._post_all(envelope, settings, ends_at)
-        return scrubbed(outcome, _scrubber(settings.secret, settings.former_secret, settings.auth_secret))
+        return scrubbed(outcome, scrubber_of(settings.secret, settings.former_secret, settings.auth_secret))
 
     def _read_settings(self, given: Mapping[str, object]) -> WebhookSettings:
         """The settings of a path, which are one object until they change: parsing them costs more than signing."""
@@ -118,6 +123,17 @@ class WebhookAdapter:
             self._read.clear()
         self._read[id(given)] = given, settings
         return settings
+
+    def _event_body(self, format: WebhookFormat, recorded: RecordedEvent) -> bytes:
+        """The body of an event, which is the same for all its receivers."""
+        kept = self._bodies.get((id(recorded), format))
+        if kept is not None and kept[0] is recorded:
+            return kept[1]
+        body = event_body(format, recorded.event, recorded.created_at)
+        if len(self._bodies) >= BODIES_KEPT:
+            self._bodies.clear()
+        self._bodies[id(recorded), format] = recorded, body
+        return body
 
     async def close(self) -> None:
         if self._is_outbound_ours:
@@ -142,6 +158,9 @@ class WebhookAdapter:
         except TimeoutError:
             return held(f"no token from {settings.token_url} within {self.deadline_s:g} s", "token")
         request = self._request(envelope, settings, _parsed(url), token)
+        # A receiver may repeat the access token, which no setting contains.
+        scrub, transcript = scrubber_of(token), envelope.transcript
+        known = scrubber_of(token, settings.secret, settings.former_secret, settings.auth_secret)
         attempt = HttpAttempt(
             self._outbound.strict_http,
             self._clock,
@@ -149,13 +168,13 @@ class WebhookAdapter:
             settings.tries,
             settings.retry_codes,
             envelope.gate,
-            envelope.transcript,
+            None if transcript is None else lambda line: transcript(scrub(line)),
         )
         await attempt.run(request)
-        outcome = classify(attempt, attempt.exchange(request), settings.give_up_codes)
+        outcome = classify(attempt, attempt.exchange(request, known), settings.give_up_codes)
         if token is not None and outcome.reply == "401" and settings.credential is not None:
             self._tokens(settings).refused(settings.credential, token)
-        return outcome
+        return scrubbed(outcome, scrub) if scrub else outcome
 
     async def _token(self, settings: WebhookSettings, ends_at: float) -> Secret | None:
         if (credential := settings.credential) is None:
@@ -170,7 +189,7 @@ class WebhookAdapter:
     def _request(self, envelope: Envelope, settings: WebhookSettings, url: URL, token: Secret | None) -> HttpRequest:
         format = settings.format if envelope.event is not None else WebhookFormat.STANDARD
         if envelope.event is not None:
-            body = event_body(format, envelope.event.event, envelope.event.created_at)
+            body = self._event_body(format, envelope.event)
             correlation_id = envelope.event.event.correlation_id
         else:
             body = notification_body(envelope.subject, envelope.body, envelope.provenance, envelope.dated)
@@ -195,11 +214,6 @@ def _parsed(url: str) -> URL:
     return URL(url)
 
 
-@lru_cache(maxsize=4096)
-def _scrubber(*secrets: Secret | None) -> Scrubber:
-    return Scrubber(secret for secret in secrets if secret is not None)
-
-
 def _auth_headers(settings: WebhookSettings, token: Secret | None) -> dict[str, str]:
     secret = settings.auth_secret.reveal() if settings.auth_secret is not None else ""
     match settings.auth:
@@ -216,6 +230,8 @@ def _auth_headers(settings: WebhookSettings, token: Secret | None) -> dict[str, 
 
 def _ascii(text: str) -> str:
     """A text as the value of a header: other characters are percent-encoded."""
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(c if c.isascii() and c.isprintable() else "".join(f"%{b:02X}" for b in c.encode()) for c in text)
 
 

@@ -2,27 +2,51 @@
 
 from importlib.resources import files
 
+from fieldpost.central.adapters.http import PROXY_PHASE
 from fieldpost.core.delivery.adapter import AttemptPhase, SettingField
 from fieldpost.core.delivery.quick_tries import QuickTries
 
 _TRIES = QuickTries()
 
 FIELDS = (
-    SettingField(name="secret", doc="signs each request: whsec_ and the base64 of 24 to 64 bytes", is_required=True),
+    SettingField(
+        name="secret",
+        doc="signs each request: whsec_ and the base64 of 24 to 64 bytes",
+        is_required=True,
+        is_never_sent=True,
+    ),
     SettingField(
         name="auth",
+        is_destination=True,
         doc="credentials besides the signature: a fixed header, basic (user name and password) or oauth2 (token)",
         kind="choice",
         choices=("none", "header", "basic", "oauth2"),
         default="none",
     ),
-    SettingField(name="auth_header", doc="name of the header, for auth header"),
-    SettingField(name="username", doc="user name, for auth basic"),
-    SettingField(name="auth_secret", doc="value of the header, password, or client secret"),
-    SettingField(name="token_url", doc="URL of the token endpoint, for auth oauth2", is_advanced=True),
-    SettingField(name="client_id", doc="client id, for auth oauth2", is_advanced=True),
+    SettingField(name="auth_header", doc="name of the header, for auth header", setting="auth", values=("header",)),
     SettingField(
-        name="scope", doc="scope, for auth oauth2, if the token endpoint requires one", default="none", is_advanced=True
+        name="username", is_destination=True, doc="user name, for auth basic", setting="auth", values=("basic",)
+    ),
+    SettingField(
+        name="auth_secret",
+        doc="value of the header, password, or client secret",
+        setting="auth",
+        values=("header", "basic", "oauth2"),
+    ),
+    SettingField(
+        name="token_url",
+        is_destination=True,
+        doc="URL of the token endpoint, for auth oauth2",
+        setting="auth",
+        values=("oauth2",),
+    ),
+    SettingField(name="client_id", doc="client id, for auth oauth2", setting="auth", values=("oauth2",)),
+    SettingField(
+        name="scope",
+        doc="scope, for auth oauth2, if the token endpoint requires one",
+        default="none",
+        setting="auth",
+        values=("oauth2",),
     ),
     SettingField(
         name="quick_tries",
@@ -59,7 +83,11 @@ FIELDS = (
         is_advanced=True,
     ),
     SettingField(
-        name="former_secret", doc="signs too, for 24 hours after rotated_at", default="none", is_advanced=True
+        name="former_secret",
+        doc="signs too, for 24 hours after rotated_at",
+        default="none",
+        is_advanced=True,
+        is_never_sent=True,
     ),
     SettingField(
         name="rotated_at",
@@ -78,11 +106,14 @@ SUBSCRIPTION_FIELDS = (
         choices=("standard", "cloudevents", "raw"),
         default="standard",
     ),
-    *(_OF_CHANNEL[name] for name in ("auth", "auth_header", "username", "auth_secret")),
+    *(
+        _OF_CHANNEL[name]
+        for name in ("auth", "auth_header", "username", "auth_secret", "token_url", "client_id", "scope")
+    ),
     SettingField(name="secret", doc="signs each request: whsec_ and the base64 of 24 to 64 bytes; generated if empty"),
-    SettingField(name="rate", doc="at most so many requests in a time, such as 20/1m", default="none"),
-    *(_OF_CHANNEL[name] for name in ("token_url", "client_id", "scope", "quick_tries", "quick_tries_base_s")),
-    *(_OF_CHANNEL[name] for name in ("quick_tries_pattern", "retry_codes", "give_up_codes")),
+    SettingField(name="rate", doc="how many requests may start per period, such as 20/1m", default="none"),
+    *(_OF_CHANNEL[name] for name in ("quick_tries", "quick_tries_base_s", "quick_tries_pattern")),
+    *(_OF_CHANNEL[name] for name in ("retry_codes", "give_up_codes")),
 )
 """The form fields of a subscription; its extra headers have a field of their own."""
 PHASES = (
@@ -96,6 +127,7 @@ PHASES = (
     AttemptPhase(
         "queue", "Wait for a free connection", "Too many requests are in progress; see `[outbound] connections`."
     ),
+    PROXY_PHASE,
     AttemptPhase("resolve", "Resolve the host name", "Check the host in the URL and this machine's name server."),
     AttemptPhase(
         "guard",

@@ -20,7 +20,12 @@ class WebhookOptions:
     host_max: int = 32
     """How many of them may go to one host, over all subscriptions."""
     allow_plain: bool = False
-    """Accept receivers with plain http. Bodies and credentials then travel readable for everybody on the way."""
+    """Accept receivers with plain http. Anybody on the network can then read bodies and credentials."""
+    per_owner_max: int = 100
+    """How many subscriptions of one owner its subscribers may have; administrators may add more."""
+    require_rejection: bool = False
+    """A receiver that waits for a test must also reject the test, with 400, 401 or 403, if it comes without credentials
+    and with a wrong signature."""
     failures_max: int = 10
     """Number of consecutive failures of a subscription that blocks it, from 1 to 20."""
     break_s: float = 300.0
@@ -35,7 +40,15 @@ class WebhookOptions:
     """How long a webhook notification stays parked before the scan of `expire_parked_at` deletes it."""
 
     def __post_init__(self) -> None:
-        for name in ("slots", "host_max", "break_s", "lapse_s", "disable_after_days", "expire_parked_after_days"):
+        for name in (
+            "slots",
+            "host_max",
+            "per_owner_max",
+            "break_s",
+            "lapse_s",
+            "disable_after_days",
+            "expire_parked_after_days",
+        ):
             if not getattr(self, name) > 0:
                 raise out_of_range(f"webhooks.{name}", "must be greater than 0")
         for name in ("break_s", "lapse_s"):

@@ -204,6 +204,7 @@ _SUBSCRIPTION: Mapping[str, SettingCheck] = {
     **_CHANNEL,
     "url": check_strict_url,
     "token_url": check_strict_url,
+    "auth_expires_at": check_moment,
     "format": check_format,
     "headers": check_headers,
     "rate": check_rate,

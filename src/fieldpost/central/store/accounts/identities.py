@@ -32,6 +32,10 @@ class TokenRecord:
     created_by: str | None = None
     address: str | None = None
     user_agent: str | None = None
+    subscription_owner: str | None = None
+    """Of an API token of role subscriber whose user has another role; a subscriber's token uses that of its user."""
+    node: int = 0
+    """The node of the site that a site token belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ class UserRecord:
     disabled_at: datetime | None = None
     last_login_at: datetime | None = None
     subject: str | None = None
+    subscription_owner: str | None = None
+    """The owner whose subscriptions a subscriber may see and change."""
     version: int = 1
 
 

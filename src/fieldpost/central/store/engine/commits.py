@@ -3,7 +3,7 @@
 Theory of operation. With `synchronous_standby_names`, COMMIT returns when the standby has the transaction. If the wait
 is cancelled (by a timeout of the client, a cancelled task or an administrator), PostgreSQL keeps the transaction: it is
 committed and visible here, but a failover to the standby loses it. A repeated request would find its rows, write
-nothing, wait for nobody and be acknowledged. Three rules prevent an ack for rows that the standby does not have:
+nothing, wait for nobody and be acknowledged. Four rules prevent an ack for rows that the standby does not have:
 
 - A transaction that changed nothing writes an empty WAL message before its COMMIT. The standby receives WAL in order,
   so the commit waits for all rows that the transaction has read.
@@ -11,6 +11,8 @@ nothing, wait for nobody and be acknowledged. Three rules prevent an ack for row
   the server, and treats the outcome as unknown.
 - If somebody else cancels the wait, the server reports success with a warning. The commit is then followed by another
   one, with an empty message, which waits in its place.
+- After a commit the server must be outside of a transaction, also on a connection that commits each statement; so must
+  a connection that returns to the pool, which is dropped otherwise (`postgres_store`).
 
 Without a standby the empty message costs a flush of the log, and only in transactions that changed nothing.
 """
@@ -34,6 +36,11 @@ class StandbyConnection(asyncpg.Connection):  # type: ignore[misc]
 
     was_wait_cancelled = False
     """Whether a commit was reported as successful without the standby."""
+
+    @property
+    def was_left_in_transaction(self) -> bool:
+        """Whether the server is in a transaction, to be asked where SQLAlchemy has none."""
+        return not self.is_closed() and bool(self.is_in_transaction())
 
     async def execute(self, query: str, *args: object, timeout: float | None = None) -> str:
         # In one round trip with the COMMIT that the driver's transactions send.
@@ -93,6 +100,10 @@ class Deadline:
 async def _commit(conn: AsyncConnection) -> None:
     driver = _driver(conn)
     await conn.commit()
+    if driver.was_left_in_transaction:
+        # A BEGIN that SQLAlchemy did not note, as when memory runs out just after it: nothing is committed.
+        driver.terminate()
+        raise ConnectionResetError("the connection was left in a transaction")
     while driver.was_wait_cancelled:
         driver.was_wait_cancelled = False
         await conn.exec_driver_sql(_MESSAGE)

@@ -70,6 +70,13 @@ def postgres_engine(
     def prepare(connection: Any, _record: Any) -> None:
         connection.driver_connection.watch_commits()
 
+    @event.listens_for(engine.sync_engine, "checkin")
+    def check(connection: Any, record: Any) -> None:
+        # A BEGIN that SQLAlchemy did not note, as when memory runs out just after it, is not rolled back either.
+        if connection is not None and connection.driver_connection.was_left_in_transaction:
+            log.warning("store.connection_left_in_transaction")
+            record.invalidate()
+
     return engine
 
 
@@ -98,7 +105,8 @@ def _leave_if_read_only(context: ExceptionContext) -> None:
 
 
 def _timeouts(lease_s: float, answer_s: float) -> dict[str, str]:
-    """Limits of a session, so that a frozen or vanished node keeps its locks no longer than its leases."""
+    """Limits of a session, so that a frozen or vanished node keeps its locks no longer than its leases. What they miss
+    is ended by other nodes (`stuck_sessions`)."""
     lease_ms = str(max(round(lease_s * 1000), 1))
     keepalive_s = str(max(round(lease_s / 3), 1))
     return {

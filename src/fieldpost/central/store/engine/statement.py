@@ -13,14 +13,15 @@ and by `json_each` on SQLite. The text of a statement holds these marks, filled 
 
 import json
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import Connection, CursorResult, Row, TextClause, text
+from sqlalchemy import Connection, Row, TextClause, text
 from sqlalchemy.types import TypeEngine
 
 from fieldpost.central.store.engine.column_types import Moment
+from fieldpost.central.store.engine.driver_statement import DriverStatement
 from fieldpost.core.times import to_microseconds
 
 ParameterKind = Literal["id", "text", "int", "float", "moment", "bool", "bytes"]
@@ -51,6 +52,8 @@ class Statement:
     ) -> None:
         self._rows = dict(rows or {})
         self._lists = dict(lists or {})
+        self._result = result or {}
+        self._ready: dict[str, DriverStatement] = {}
         self._takes_now = "{now" in sql
         self._texts = {
             "postgresql": self._compile(sql, "postgresql", result),
@@ -61,25 +64,27 @@ class Statement:
         self, conn: Connection, rows: Sequence[Sequence[Any]] = (), *, now: datetime | None = None, **params: Any
     ) -> Sequence[Row[Any]]:
         """Run the statement; the rows that it returns, if any."""
-        result = self._execute(conn, rows, now, params)
-        return result.fetchall() if result.returns_rows else []
+        return list(self._found(conn, rows, now, params))
 
     def each(self, conn: Connection, *, now: datetime | None = None, **params: Any) -> Generator[Row[Any], None, None]:
         """The rows one by one, as SQLite finds them: a caller that stops early ends the search."""
-        result = self._execute(conn, (), now, params)
-        try:
-            yield from result
-        finally:
-            result.close()
+        yield from self._found(conn, (), now, params)
 
-    def _execute(
+    def _found(
         self, conn: Connection, rows: Sequence[Sequence[Any]], now: datetime | None, params: dict[str, Any]
-    ) -> CursorResult[Any]:
+    ) -> Iterator[Row[Any]]:
         dialect = conn.dialect.name
         if self._takes_now:
             params["now"] = now
         bound = self._bind_postgresql(rows, params) if dialect == "postgresql" else self._bind_sqlite(rows, params)
-        return conn.execute(self._texts[dialect], bound)
+        clause = self._texts[dialect]
+        if conn.dispatch.before_cursor_execute:  # a test wants to see the statement
+            result = conn.execute(clause, bound)
+            return iter(result.fetchall() if result.returns_rows else ())
+        ready = self._ready.get(dialect)
+        if ready is None or ready.clause is not clause:
+            ready = self._ready[dialect] = DriverStatement(clause, conn, self._result)
+        return ready.run(conn, bound)
 
     def _compile(
         self, sql: str, dialect: str, result: Mapping[str, TypeEngine[Any] | type[TypeEngine[Any]]] | None

@@ -35,6 +35,8 @@ class Matched:
     event: Event
     digest: bytes
     notifications: Sequence[tuple[str, str, str]]
+    route_count: int = 0
+    """How many routes matched; `routed.record` makes their notifications."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,36 +181,6 @@ _since = Statement(
     result=_TYPES,
 )
 _oldest = Statement("select created_at from events order by created_at limit 1", result={"created_at": Moment})
-_create_parked = Statement(
-    """
-    insert into notifications (notification_id, event_id, list_name, delivery_key, type, subject, body, status,
-        source_site_id, digest, created_at, terminal_at, cycle_started_at, last_error)
-    select u.notification_id, e.event_id, :name, :key, :type, e.topic, '', 'parked',
-        e.source, e.digest, :at, :at, :at, :reason
-    from {rows} join events e on e.event_id = u.event_id
-    where not exists (select 1 from tombstones t where t.notification_id = u.notification_id)
-    order by u.notification_id
-    on conflict (notification_id) do nothing
-    returning notification_id
-    """,
-    rows={"event_id": "id", "notification_id": "id"},
-    result={"notification_id": Id},
-)
-_audit_created = Statement(
-    """
-    insert into audit (event_id, occurred_at, ingested_at, correlation_id, channel, kind, status, source_site_id, actor,
-        target)
-    select notification_id, created_at, created_at, notification_id, 'notification', 'notify_send', 'submitted',
-        source_site_id, source_site_id, list_name
-    from notifications where notification_id {any:ids}
-    """,
-    lists={"ids": "id"},
-)
-_tombstones = Statement(
-    "select notification_id from tombstones where notification_id {any:ids}",
-    lists={"ids": "id"},
-    result={"notification_id": Id},
-)
 _these = Statement(f"select {_COLUMNS} from events where event_id {{any:ids}}", lists={"ids": "id"}, result=_TYPES)
 _SUMMARY = ", ".join("'' as payload" if name == "payload" else name for name in _TYPES)
 _of_event = Statement(
@@ -286,24 +258,6 @@ def oldest(conn: Connection) -> datetime | None:
     """When the oldest event was recorded."""
     found = _oldest.run(conn)
     return found[0].created_at if found else None
-
-
-def create_parked(
-    conn: Connection, delivery_key: str, name: str, missing: Mapping[str, str], reason: str, now: datetime
-) -> set[str]:
-    """Create parked notifications for these events (event id by notification id), unless they exist or were purged."""
-    rows = [(event_id, notification_id) for notification_id, event_id in sorted(missing.items())]
-    if not rows:
-        return set()
-    given = {"type": WEBHOOK_TYPE, "key": delivery_key, "name": name, "reason": reason, "at": now}
-    created = {row.notification_id for row in _create_parked.run(conn, rows, **given)}  # type: ignore[arg-type]
-    _audit_created.run(conn, ids=sorted(created))
-    return created
-
-
-def count_tombstones(conn: Connection, ids: Collection[str]) -> int:
-    """How many of these notifications were purged."""
-    return len(_tombstones.run(conn, ids=list(ids))) if ids else 0
 
 
 def notifications_of(conn: Connection, event_id: str, limit: int, after: str = FIRST_ID) -> list[EventNotification]:
@@ -385,7 +339,7 @@ def _row(one: Matched) -> tuple[Any, ...]:
         e.occurred_at,
         e.correlation_id,
         e.payload,
-        len(one.notifications),
+        len(one.notifications) + one.route_count,
         one.digest,
     )
 

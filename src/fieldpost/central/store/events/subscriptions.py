@@ -9,14 +9,15 @@ SQLite the single writer serialises both.
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from sqlalchemy import Connection, insert, literal, select, text, tuple_, update
+from sqlalchemy import Connection, func, insert, literal, select, text, tuple_, update
 
 from fieldpost.central.store.engine.column_types import Id
 from fieldpost.central.store.schema import catalogue
 from fieldpost.central.store.schema.event_tables import subscriptions
 from fieldpost.core.delivery.retry import parse, to_text
 from fieldpost.core.events.filter import FilterEntry, SubscriptionFilter
-from fieldpost.core.events.subscription import Subscription, SubscriptionState
+from fieldpost.core.events.subscription import SUBSCRIPTION_KEY, Subscription, SubscriptionState
+from fieldpost.core.times import to_text as moment_to_text
 
 _LOCK = 0x46_50_53_55
 """Key of the advisory lock on the catalogue."""
@@ -69,6 +70,31 @@ def get(conn: Connection, subscription_id: str) -> Subscription | None:
     return _subscription(dict(row)) if row else None
 
 
+def abonnementen(conn: Connection, owner: str) -> list[Subscription]:
+    """The owner's abonnementen, oldest first, without removed ones."""
+    c = subscriptions.c
+    query = select(subscriptions).where(c.owner == owner, c.abonnement_id.is_not(None))
+    query = query.where(c.state != SubscriptionState.REMOVED.value).order_by(c.subscription_id)
+    return [_subscription(dict(row)) for row in conn.execute(query).mappings()]
+
+
+def by_abonnement(conn: Connection, abonnement_id: str) -> Subscription | None:
+    """The subscription with this abonnement id, unless it is removed."""
+    c = subscriptions.c
+    query = select(subscriptions).where(c.abonnement_id == abonnement_id)
+    row = conn.execute(query.where(c.state != SubscriptionState.REMOVED.value)).mappings().first()
+    return _subscription(dict(row)) if row else None
+
+
+def expiring(conn: Connection, before: datetime) -> list[Subscription]:
+    """Subscriptions that get notifications and whose token for the receiver expires before this time, first to last."""
+    wanted = [state.value for state in SubscriptionState if state.gets_notifications]
+    expiry = text("settings->>'auth_expires_at' < :before").bindparams(before=moment_to_text(before))
+    query = select(subscriptions).where(subscriptions.c.state.in_(wanted), expiry)
+    found = [_subscription(dict(row)) for row in conn.execute(query).mappings()]
+    return sorted(found, key=lambda one: str(one.settings["auth_expires_at"]))
+
+
 def find(
     conn: Connection,
     *,
@@ -89,12 +115,37 @@ def find(
     return [_subscription(dict(row)) for row in conn.execute(query).mappings()]
 
 
+def failing(conn: Connection, owner: str | None, limit: int) -> list[Subscription]:
+    """The subscriptions whose breakers count failures or are blocked: blocked ones first, then by name; of this owner,
+    if one is given, and without removed ones."""
+    id_type = "uuid" if conn.dialect.name == "postgresql" else "text"
+    query = f"""
+        select s.subscription_id from breakers b join subscriptions s on s.subscription_id
+            = case when b.key like '{SUBSCRIPTION_KEY}%' then cast(substr(b.key, :start) as {id_type}) end
+        where (b.state <> 'closed' or b.failures > 0) and s.state <> '{SubscriptionState.REMOVED.value}'
+            {"and s.owner = :owner" if owner is not None else ""}
+        order by b.state desc, s.name, b.key limit :limit
+    """
+    given = {"start": len(SUBSCRIPTION_KEY) + 1, "limit": limit} | ({"owner": owner} if owner is not None else {})
+    ids = [str(one) for one in conn.execute(text(query), given).scalars()]
+    found = these(conn, ids)
+    return [found[one] for one in ids]
+
+
 def named(conn: Connection, owner: str, name: str) -> Subscription | None:
     """The owner's subscription of this name, unless it is removed."""
     c = subscriptions.c
     query = select(subscriptions).where(c.owner == owner, c.name == name, c.state != SubscriptionState.REMOVED.value)
     row = conn.execute(query).mappings().first()
     return _subscription(dict(row)) if row else None
+
+
+def count_of(conn: Connection, owner: str) -> int:
+    """The number of the owner's subscriptions, without removed ones; it cannot change until this transaction ends."""
+    keep_publishers_out(conn)
+    c = subscriptions.c
+    query = select(func.count()).where(c.owner == owner, c.state != SubscriptionState.REMOVED.value)
+    return int(conn.execute(query.select_from(subscriptions)).scalar_one())
 
 
 def after(conn: Connection, subscription_id: str, limit: int) -> list[Subscription]:
@@ -152,43 +203,50 @@ def _values(subscription: Subscription) -> dict[str, object]:
     return {
         "name": subscription.name,
         "owner": subscription.owner,
-        "filter": [_plain(entry) for entry in subscription.filter],
+        "filter": filter_to_rows(subscription.filter),
         "state": subscription.state.value,
         "state_reason": subscription.state_reason,
         "state_by": subscription.state_by,
         "state_at": subscription.state_at,
         "is_restricted": subscription.is_restricted,
+        "is_verified": subscription.is_verified,
         "is_draining": subscription.is_draining,
         "settings": dict(subscription.settings),
         "secrets": dict(subscription.secrets),
         "retry": subscription.retry and to_text(subscription.retry),
+        "abonnement_id": subscription.abonnement_id,
         "version": subscription.version,
     }
 
 
-def _plain(entry: FilterEntry) -> dict[str, object]:
+def filter_to_rows(entries: SubscriptionFilter) -> list[dict[str, object]]:
+    """A filter as its column holds it."""
     names = ("topic", "action", "resource", "attributes", "rule")
-    return {name: value for name in names if (value := getattr(entry, name)) is not None}
+    return [{name: value for name in names if (value := getattr(one, name)) is not None} for one in entries]
+
+
+def filter_from_rows(stored: object) -> SubscriptionFilter:
+    assert isinstance(stored, list), "the column holds a list of entries"
+    return tuple(FilterEntry(**entry) for entry in stored)
 
 
 def _subscription(row: Mapping[str, object]) -> Subscription:
-    stored = row["filter"]
     state_at = row["state_at"]
-    assert isinstance(stored, list), "the column holds a list of entries"
-    entries: SubscriptionFilter = tuple(FilterEntry(**entry) for entry in stored)
     return Subscription(
         subscription_id=str(row["subscription_id"]),
         name=str(row["name"]),
         owner=str(row["owner"]),
-        filter=entries,
+        filter=filter_from_rows(row["filter"]),
         state=SubscriptionState(str(row["state"])),
         state_reason=None if row["state_reason"] is None else str(row["state_reason"]),
         state_by=None if row["state_by"] is None else str(row["state_by"]),
         state_at=state_at if isinstance(state_at, datetime) else None,
         is_restricted=bool(row["is_restricted"]),
+        is_verified=bool(row["is_verified"]),
         is_draining=bool(row["is_draining"]),
         settings=_mapping(row["settings"]),
         secrets={name: str(sealed) for name, sealed in _mapping(row["secrets"]).items()},
         retry=None if row["retry"] is None else parse(row["retry"]),
+        abonnement_id=None if row["abonnement_id"] is None else str(row["abonnement_id"]),
         version=int(str(row["version"])),
     )

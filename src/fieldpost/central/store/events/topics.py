@@ -49,6 +49,8 @@ def _values(topic: Topic) -> dict[str, object]:
         "example": topic.example,
         "owners": list(topic.owners),
         "archived_at": topic.archived_at,
+        "kanaal_id": topic.kanaal_id,
+        "documentation_url": topic.documentation_url,
     }
 
 
@@ -66,5 +68,7 @@ def _topic(row: Mapping[str, object]) -> Topic:
         example=None if row["example"] is None else str(row["example"]),
         owners=_names(row["owners"]),
         archived_at=archived_at if isinstance(archived_at, datetime) else None,
+        kanaal_id=None if row["kanaal_id"] is None else str(row["kanaal_id"]),
+        documentation_url=None if row["documentation_url"] is None else str(row["documentation_url"]),
         version=int(str(row["version"])),
     )

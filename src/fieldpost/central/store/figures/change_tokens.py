@@ -19,6 +19,8 @@ _sites = Statement(
     """
     select
         (select max(received_at) from site_health) as reported,
+        (select max(received_at) from site_nodes) as node_reported,
+        (select sum(epoch) from site_epochs) as epochs,
         (select sum(cursor + high + round) from site_mirrors) as mirrored,
         (select max(created_at) from intents) as given,
         (select sum(version) from intents where state in ('waiting', 'sent')) as moved,

@@ -16,51 +16,67 @@ from fieldpost.central.store.notifications.due import IS_OVERDUE
 from fieldpost.central.store.schema.notification_tables import IS_TERMINAL, IS_UNDELIVERED, IS_WAITING
 from fieldpost.central.store.schema.site_tables import sites
 from fieldpost.central.store.sites import cached_calls
-from fieldpost.core.kpi import NOTHING, Snapshot, Thresholds
+from fieldpost.core.kpi import NOTHING, WEBHOOKS, Snapshot, Thresholds
 from fieldpost.core.notification import Status
 
 COUNT_MAX = 10_000
 """The limit of a count per status: a year of history has millions of rows, and nobody reads that many digits."""
 
-_COUNTS = """source_site_id as site, count(*) as queue_depth,
-    count(case when cycle_started_at < :stuck_before then 1 end) as stuck, min(created_at) as oldest_at"""
+_LATE = "cycle_started_at < :stuck_before"
+_KINDS = {
+    "": ("type <> 'webhook'", f"{_LATE} and (held_by is null or held_by not like 'rate%')"),
+    WEBHOOKS: ("type = 'webhook'", f"{_LATE} and held_by is null and due_at <= :as_of"),
+}
+"""For each kind of notifications the condition, and the rule by which a waiting one is stuck."""
+
+
+def _count(condition: str, name: str) -> str:
+    return f"count(case when {condition} then 1 end) as {name}"
+
+
+_COUNTS = "source_site_id as site, " + ", ".join(
+    f"{_count(is_of_kind, prefix + 'queue_depth')}, {_count(f'{is_of_kind} and {is_stuck}', prefix + 'stuck')},"
+    f" min(case when {is_of_kind} then created_at end) as {prefix}oldest_at"
+    for prefix, (is_of_kind, is_stuck) in _KINDS.items()
+)
+
+
+def _counts_of(name: str, also: str = "") -> str:
+    return ", ".join(_count(is_of_kind + also, prefix + name) for prefix, (is_of_kind, _) in _KINDS.items())
+
 
 # No index has the lease, so that a claim updates none: the row itself shows whether it is overdue. SQLite scans the
 # index once and reads only rows that may be overdue; PostgreSQL would read all rows with that query.
 _waiting = Statement(
     f"""
-    select waiting.*, coalesce(late.overdue, 0) as overdue
+    select waiting.*, coalesce(late.overdue, 0) as overdue, coalesce(late.webhooks_overdue, 0) as webhooks_overdue
     from (select {_COUNTS} from notifications where {IS_WAITING} group by source_site_id) as waiting
     left join (
-        select source_site_id as site, count(*) as overdue from notifications where {IS_OVERDUE}
+        select source_site_id as site, {_counts_of("overdue")} from notifications where {IS_OVERDUE}
         group by source_site_id
     ) as late on late.site = waiting.site
     """,
     sqlite=f"""
-    select {_COUNTS}, count(case when {IS_OVERDUE} then 1 end) as overdue
+    select {_COUNTS}, {_counts_of("overdue", f" and {IS_OVERDUE}")}
     from notifications where {IS_WAITING} group by source_site_id
     """,
-    result={
-        "site": Text,
-        "queue_depth": BigInteger,
-        "stuck": BigInteger,
-        "oldest_at": Moment,
-        "overdue": BigInteger,
-    },
+    result={"site": Text}
+    | {prefix + name: BigInteger for prefix in _KINDS for name in ("queue_depth", "stuck", "overdue")}
+    | {prefix + "oldest_at": Moment for prefix in _KINDS},
 )
 _parked = Statement(
     f"""
-    select source_site_id as site, count(*) as parked from notifications
+    select source_site_id as site, {_counts_of("parked")} from notifications
     where {IS_UNDELIVERED} and status = 'parked' group by source_site_id
     """,
-    result={"site": Text, "parked": BigInteger},
+    result={"site": Text} | {prefix + "parked": BigInteger for prefix in _KINDS},
 )
 _delivered = Statement(
-    """
-    select source_site_id as site, count(*) as delivered_last_interval
+    f"""
+    select source_site_id as site, {_counts_of("delivered_last_interval")}
     from notifications where terminal_at > :delivered_after and status = 'delivered' group by source_site_id
     """,
-    result={"site": Text, "delivered_last_interval": BigInteger},
+    result={"site": Text} | {prefix + "delivered_last_interval": BigInteger for prefix in _KINDS},
 )
 
 # Each status in its own index, whose condition is repeated literally, so that the planner uses it.
@@ -85,15 +101,19 @@ def snapshot(conn: Connection, by: Thresholds, *, now: datetime | None) -> Snaps
     def figures(site: str) -> dict[str, float]:
         return found.setdefault(site, dict(NOTHING))
 
-    for row in _waiting.run(conn, stuck_before=as_of - by.stuck_after, overdue_before=as_of - by.overdue_after):
-        figures(row.site).update(queue_depth=row.queue_depth, stuck=row.stuck, overdue=row.overdue)
-        figures(row.site)["oldest_pending_age_s"] = (as_of - row.oldest_at).total_seconds()
-    for row in _parked.run(conn):
-        figures(row.site)["parked"] = row.parked
-    for row in _delivered.run(conn, delivered_after=as_of - by.delivered_window):
-        figures(row.site)["delivered_last_interval"] = row.delivered_last_interval
-    for site, told in cached_calls.figures(conn, as_of, by):
-        figures(site).update(told)
+    waiting = _waiting.run(
+        conn, as_of=as_of, stuck_before=as_of - by.stuck_after, overdue_before=as_of - by.overdue_after
+    )
+    parked = _parked.run(conn)
+    delivered = _delivered.run(conn, delivered_after=as_of - by.delivered_window)
+    for row in (*waiting, *parked, *delivered):
+        for name, value in row._mapping.items():
+            if isinstance(value, datetime):
+                figures(row.site)[name.replace("oldest_at", "oldest_pending_age_s")] = (as_of - value).total_seconds()
+            elif name in NOTHING:
+                figures(row.site)[name] = value
+    for site, counts in cached_calls.figures(conn, as_of, by):
+        figures(site).update(counts)
     return Snapshot(as_of, found)
 
 

@@ -1,8 +1,8 @@
 """Attempts: the value that ends one, and the history of a notification's attempts."""
 
 import json
-from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -31,10 +31,16 @@ class Finished:
     reply: str | None
     duration_ms: int
     finished_at: datetime
+    exchanges: tuple[Exchange, ...] = ()
 
     @property
     def claim(self) -> ClaimKey:
         return self.notification_id, self.token
+
+    @property
+    def exchanges_text(self) -> str | None:
+        """The exchanges in JSON; None where there are none."""
+        return json.dumps([_stored(one) for one in self.exchanges]) if self.exchanges else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,38 +62,35 @@ class AttemptRecord:
     """Requests and responses of a webhook."""
 
 
+_COLUMNS = """claim_token as token, cycle, node_id, is_lone, started_at, finished_at, outcome, phase, reply, error,
+    duration_ms, exchanges"""
+_TYPES: Mapping[str, Any] = {
+    "token": BigInteger,
+    "cycle": Integer,
+    "node_id": Text,
+    "is_lone": Boolean,
+    "started_at": Moment,
+    "finished_at": Moment,
+    "outcome": Text,
+    "phase": Text,
+    "reply": Text,
+    "error": Text,
+    "duration_ms": BigInteger,
+    "exchanges": Json,
+}
 _history = Statement(
-    """
-    select claim_token as token, cycle, node_id, is_lone, started_at, finished_at, outcome, phase, reply, error,
-        duration_ms, exchanges
-    from attempts where notification_id = :notification_id order by claim_token
-    """,
-    result={
-        "token": BigInteger,
-        "cycle": Integer,
-        "node_id": Text,
-        "is_lone": Boolean,
-        "started_at": Moment,
-        "finished_at": Moment,
-        "outcome": Text,
-        "phase": Text,
-        "reply": Text,
-        "error": Text,
-        "duration_ms": BigInteger,
-        "exchanges": Json,
-    },
+    f"select {_COLUMNS} from attempts where notification_id = :notification_id order by claim_token", result=_TYPES
 )
-
-_add_exchanges = Statement(
-    """
-    update attempts set exchanges = cast(u.exchanges as jsonb) from {rows}
-    where attempts.notification_id = u.notification_id and attempts.claim_token = u.claim_token
+_newest = Statement(
+    f"""
+    select notification_id, {_COLUMNS} from attempts a
+    where notification_id {{any:ids}} and claim_token >= coalesce((
+        select b.claim_token from attempts b where b.notification_id = a.notification_id
+        order by b.claim_token desc limit 1 offset :most - 1), 0)
+    order by notification_id, claim_token
     """,
-    sqlite="""
-    update attempts set exchanges = u.exchanges from {rows}
-    where attempts.notification_id = u.notification_id and attempts.claim_token = u.claim_token
-    """,
-    rows={"notification_id": "id", "claim_token": "int", "exchanges": "text"},
+    lists={"ids": "id"},
+    result={"notification_id": Id, **_TYPES},
 )
 
 _counts = Statement(
@@ -102,17 +105,30 @@ _counts = Statement(
 
 def history(conn: Connection, notification_id: str) -> list[AttemptRecord]:
     """All attempts of a notification, over all its cycles, oldest first."""
-    return [
-        AttemptRecord(**{**row._mapping, "exchanges": tuple(map(_exchange, row.exchanges or ()))})
-        for row in _history.run(conn, notification_id=notification_id)
-    ]
+    return [_record(row._asdict()) for row in _history.run(conn, notification_id=notification_id)]
 
 
-def add_exchanges(conn: Connection, exchanges: Sequence[tuple[str, int, Sequence[Exchange]]]) -> None:
-    """Keep the requests and responses of these attempts: (notification id, claim token, exchanges)."""
-    if exchanges:
-        rows = [(i, token, json.dumps([asdict(one) for one in of_attempt])) for i, token, of_attempt in exchanges]
-        _add_exchanges.run(conn, rows)
+def newest(conn: Connection, ids: Collection[str], most: int) -> dict[str, list[AttemptRecord]]:
+    """The newest attempts of each of these notifications, at most `most` each, oldest first."""
+    found: dict[str, list[AttemptRecord]] = {}
+    for row in _newest.run(conn, ids=list(ids), most=most) if ids else ():
+        fields = row._asdict()
+        found.setdefault(fields.pop("notification_id"), []).append(_record(fields))
+    return found
+
+
+def _record(fields: dict[str, Any]) -> AttemptRecord:
+    return AttemptRecord(**{**fields, "exchanges": tuple(map(_exchange, fields["exchanges"] or ()))})
+
+
+def _stored(exchange: Exchange) -> dict[str, object]:
+    """The fields of an exchange; `dataclasses.asdict` copies every value, at five times the cost."""
+    tries = [{name: getattr(one, name) for name in _TRY_FIELDS} for one in exchange.tries]
+    return {name: getattr(exchange, name) for name in _EXCHANGE_FIELDS} | {"tries": tries}
+
+
+_EXCHANGE_FIELDS = tuple(field.name for field in fields(Exchange))
+_TRY_FIELDS = tuple(field.name for field in fields(HttpTry))
 
 
 def _exchange(stored: dict[str, Any]) -> Exchange:

@@ -1,5 +1,6 @@
 """The seals over the audit log: gathers unsealed entries and reads sealed ones back (`core.audit_seal`)."""
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Connection, LargeBinary, Row, func, select, text
 
-from fieldpost.central.store.engine.column_types import Id, Moment
+from fieldpost.central.store.engine.column_types import Id
 from fieldpost.central.store.engine.statement import Statement, database_time
 from fieldpost.central.store.schema.audit_tables import audit, audit_purges, audit_seals
 from fieldpost.core.audit_seal import (
@@ -36,29 +37,54 @@ def _text_of(name: str) -> str:
     return f"cast({name} as text)"
 
 
-# PostgreSQL hashes the entries itself: reading twenty columns of each would cost more than the entries' own delivery.
-# JSON has another text there, so the few entries with `extra` are hashed here.
-_CANONICAL = " || ".join(
-    f"coalesce(octet_length({_text_of(name)}) || ':' || {_text_of(name)}, '-')" for name in FIELDS if name != "extra"
+# The databases build the canonical bytes, and PostgreSQL hashes them too: reading twenty columns of each entry would
+# cost more than the entry's own delivery. JSON has another text there, so the few entries with `extra` are hashed here.
+_HASH = "sha256(convert_to({} || '-', 'UTF8'))".format(
+    " || ".join(
+        f"coalesce(octet_length({_text_of(name)}) || ':' || {_text_of(name)}, '-')"
+        for name in FIELDS
+        if name != "extra"
+    )
 )
-_HASHED = f"""
-    select sequence, event_id, occurred_at,
-        case when extra is null then sha256(convert_to({_CANONICAL} || '-', 'UTF8')) end as hash
-"""
-_HASHED_TYPES = {"sequence": BigInteger, "event_id": Id, "occurred_at": Moment, "hash": LargeBinary}
+_SQLITE_TEXT = " || ".join(
+    f"coalesce(length(cast({name} as blob)) || ':' || {name}, '-')" for name in FIELDS if name != "extra"
+)
+_PACKED = f"int8send(sequence) || int8send(cast({_text_of('occurred_at')} as bigint)) || {_HASH}"
 
 
-def _hashing(condition: str, **options: Any) -> Statement:
+def _packing(condition: str) -> Statement:
+    """Entries as they are sealed, in one row: packed on PostgreSQL, and on SQLite as canonical texts in one value."""
     return Statement(
-        f"{_HASHED} from audit where {condition}",
-        sqlite=f"select sequence, event_id, occurred_at, null as hash from audit where {condition}",
-        result=_HASHED_TYPES,
-        **options,
+        f"""
+        select coalesce(string_agg({_PACKED}, ''::bytea order by sequence) filter (where extra is null), ''::bytea)
+            as packed, string_agg(cast(sequence as text), ',') filter (where extra is not null) as others
+        from (select * from audit where {condition}) as found
+        """,
+        sqlite=f"""
+        select group_concat(sequence) filter (where canonical is not null) as numbers,
+            group_concat(occurred_at) filter (where canonical is not null) as moments,
+            group_concat(length(cast(canonical as blob))) filter (where canonical is not null) as lengths,
+            group_concat(canonical, '') as texts, group_concat(sequence) filter (where canonical is null) as others
+        from (
+            select sequence, occurred_at, case when extra is null then {_SQLITE_TEXT} || '-' end as canonical
+            from audit where {condition}
+        ) as found
+        """,
     )
 
 
-_after = _hashing("sequence > :high order by sequence limit :limit")
-_between = _hashing("sequence between :first and :last order by sequence")
+_after = _packing("sequence > :high order by sequence limit :limit")
+_late = _packing("sequence between :first and :last order by sequence")
+_between = Statement(
+    f"""
+    select sequence, event_id, case when extra is null then {_HASH} end as hash
+    from audit where sequence between :first and :last order by sequence
+    """,
+    sqlite="""
+    select sequence, event_id, null as hash from audit where sequence between :first and :last order by sequence
+    """,
+    result={"sequence": BigInteger, "event_id": Id, "hash": LargeBinary},
+)
 _entries = Statement(
     f"select sequence, {_COLUMNS} from audit where sequence {{any:numbers}}",
     lists={"numbers": "int"},
@@ -100,17 +126,15 @@ def unsealed(conn: Connection, *, now: datetime | None) -> Unsealed:
     last = newest(conn)
     high, gaps = (last.high, last.gaps) if last else (0, ())
     ended_to, _ = _transactions(conn)
-    late = [row for gap in gaps for row in _between.run(conn, first=gap.first, last=gap.last)]
-    fresh = _after.run(conn, high=high, limit=BATCH_MAX)
+    late = [entry for gap in gaps for entry in _sealed(conn, _late, first=gap.first, last=gap.last)]
+    fresh = _sealed(conn, _after, high=high, limit=BATCH_MAX)
     _, begun_to = _transactions(conn)
-    numbers = [row.sequence for row in fresh]
-    open_gaps = remaining_gaps(gaps, [row.sequence for row in late], ended_to, at)
+    numbers = [entry.sequence for entry in fresh]
+    open_gaps = remaining_gaps(gaps, [entry.sequence for entry in late], ended_to, at)
     if conn.dialect.name == "postgresql":  # a writer of SQLite is alone, so nothing commits late there
         open_gaps += new_gaps(high, numbers, begun_to, at)
-    hashes = _hashes(conn, [*late, *fresh])
-    entries = [SealedEntry(r.sequence, to_microseconds(r.occurred_at), hashes[r.sequence]) for r in (*late, *fresh)]
     high = numbers[-1] if numbers else high
-    return Unsealed(last, entries, high, tuple(open_gaps), purged_to(conn), at, len(fresh) == BATCH_MAX)
+    return Unsealed(last, [*late, *fresh], high, tuple(open_gaps), purged_to(conn), at, len(fresh) == BATCH_MAX)
 
 
 def purged_to(conn: Connection) -> datetime | None:
@@ -197,6 +221,29 @@ def count_unsealed(conn: Connection) -> int:
     high = last.high if last else 0
     count: int = conn.execute(select(func.count()).where(audit.c.sequence > high)).scalar_one()
     return count
+
+
+def _sealed(conn: Connection, packing: Statement, **params: Any) -> list[SealedEntry]:
+    """The entries that the statement finds, in the order of their numbers."""
+    (row,) = packing.run(conn, **params)
+    unhashed = _numbers(row.others)
+    if conn.dialect.name == "postgresql":
+        found = unpack(row.packed)
+    else:
+        found, data, start = [], (row.texts or "").encode(), 0
+        for sequence, occurred_us, length in zip(*map(_numbers, (row.numbers, row.moments, row.lengths)), strict=True):
+            hash_ = hashlib.sha256(data[start : start + length]).digest()
+            found.append(SealedEntry(sequence, occurred_us, hash_))
+            start += length
+    if not unhashed:
+        return found
+    read = _entries.run(conn, numbers=unhashed)
+    hashed = [SealedEntry(row[0], to_microseconds(row.occurred_at), entry_hash(row[1:])) for row in read]
+    return sorted([*found, *hashed])
+
+
+def _numbers(text: str | None) -> list[int]:
+    return [int(number) for number in text.split(",")] if text else []
 
 
 def _hashes(conn: Connection, rows: Iterable[Row[Any]]) -> dict[int, bytes]:

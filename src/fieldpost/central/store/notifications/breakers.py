@@ -11,6 +11,7 @@ from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.central.store.schema.notification_tables import IS_CLAIMABLE, breakers
 from fieldpost.core.delivery.breaker import Breaker, BreakerState
+from fieldpost.core.events.subscription import SUBSCRIPTION_KEY
 
 HELD_KEYS_MAX = 1000
 
@@ -85,8 +86,10 @@ _hold_spaced_sqlite = Statement(
 )
 
 # Rows behind a closed breaker are released at once; behind one that counts failures, when their short hold is over.
+# A pause does not age a row: its cycle starts again.
 _RELEASE = """
     update notifications set held_by = null, held_reason = null, version = version + 1,
+        cycle_started_at = case when held_by like 'pause:%' then {now} else cycle_started_at end,
         due_at = case when due_at > {now} then {now} else due_at end
     where notification_id
 """
@@ -159,19 +162,22 @@ _update = Statement(
     """,
     rows=_ROW,
 )
-_all = Statement(f"select {', '.join(_COLUMNS)} from breakers", result=_COLUMNS)
+_shared = Statement(
+    f"select {', '.join(_COLUMNS)} from breakers where key not like '{SUBSCRIPTION_KEY}%'", result=_COLUMNS
+)
+_failing_counts = Statement(
+    """
+    select count(case when state = 'closed' then 1 end) as monitored,
+        count(case when state <> 'closed' then 1 end) as blocked
+    from breakers where (state <> 'closed' or failures > 0) and key like :prefix || '%'
+    """,
+    result={"monitored": BigInteger, "blocked": BigInteger},
+)
 _stale = Statement(
     """
     select key from breakers where (state = 'open' or failures > 0) and last_failure_at < :before
-        and key >= :begin and key < :end
+        and key like :prefix || '%'
     limit :limit
-    """,
-    result={"key": Text},
-)
-_failing = Statement(
-    """
-    select key from breakers where (state <> 'closed' or failures > 0) and key >= :begin and key < :end
-    order by state desc, key limit :limit
     """,
     result={"key": Text},
 )
@@ -228,22 +234,25 @@ _held_counts = Statement(
 )
 
 
-def load(conn: Connection, keys: Collection[str] | None = None) -> dict[str, Breaker]:
-    """The breakers of these keys that have a row, or all."""
-    found = _all.run(conn) if keys is None else _these.run(conn, keys=list(keys))
+def load(conn: Connection, keys: Collection[str]) -> dict[str, Breaker]:
+    """The breakers of these keys that have a row."""
+    return {row.key: _breaker(row._asdict()) for row in _these.run(conn, keys=list(keys))}
+
+
+def of_channels_and_lists(conn: Connection) -> dict[str, Breaker]:
+    """All breakers but those of subscriptions, which may be many."""
+    found = _shared.run(conn)
     return {row.key: _breaker(row._asdict()) for row in found}
+
+
+def failing_counts(conn: Connection, prefix: str) -> dict[str, int]:
+    """How many breakers of keys with this prefix are monitored, and how many blocked."""
+    return dict(_failing_counts.run(conn, prefix=prefix)[0]._mapping)
 
 
 def stale(conn: Connection, prefix: str, before: datetime, limit: int) -> list[str]:
     """Keys with this prefix that count failures or are open, and whose last failure is older than this."""
-    end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-    return [row.key for row in _stale.run(conn, begin=prefix, end=end, before=before, limit=limit)]
-
-
-def failing(conn: Connection, prefix: str, limit: int) -> list[str]:
-    """Keys with this prefix that count failures or are blocked."""
-    end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-    return [row.key for row in _failing.run(conn, begin=prefix, end=end, limit=limit)]
+    return [row.key for row in _stale.run(conn, prefix=prefix, before=before, limit=limit)]
 
 
 def change(conn: Connection, key: str, rule: Callable[[Breaker], Breaker | None]) -> Breaker | None:
@@ -262,12 +271,14 @@ def change_many(
     The rows are locked in the order of their keys, so that nodes that change the same breakers wait for each other and
     never deadlock. A breaker without a row is added first where its rule changes it.
     """
+    if not rules:
+        return {}
     keys = sorted(rules)
     seen = load(conn, keys)
     new = [key for key in keys if key not in seen and rules[key](Breaker(key)) not in (None, Breaker(key))]
     if new:
         _add.run(conn, [(key,) for key in new])
-    locked = {row.key: _breaker(row._asdict()) for row in _locked.run(conn, keys=keys)} if keys else {}
+    locked = {row.key: _breaker(row._asdict()) for row in _locked.run(conn, keys=keys)}
     after: dict[str, Breaker] = {}
     changed = []
     for key in keys:

@@ -11,8 +11,7 @@ attempt (`mark_crashed`): a kill from outside or a power cut is not the notifica
 attempt of an orphan as `abandoned`; a late result of that attempt replaces this end.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -26,9 +25,7 @@ from fieldpost.central.store.notifications import due
 from fieldpost.central.store.notifications.targets import targets_of
 from fieldpost.central.store.schema import rows as to_core
 from fieldpost.central.store.schema.rows import NOTIFICATION_COLUMNS, NOTIFICATION_TYPES
-from fieldpost.core.delivery.lanes import RETRY_SHARE, Lane
-from fieldpost.core.delivery.routing import SlotPool
-from fieldpost.core.delivery.slots import Share, SlotLimits, SlotUse, extra_keys, extra_limit
+from fieldpost.core.delivery.lanes import Lane
 from fieldpost.core.lists import UNRESOLVED_TYPE
 from fieldpost.core.notification import LIST_KEY, Notification, Target, TargetStatus
 
@@ -63,7 +60,8 @@ _TAKE = f"""
 """
 _THESE = "{any:ids}"
 ABANDONED = "its node stopped responding, and its claim was taken over"
-# The first claim that finds the list with targets fixes the targets; `fixed` is empty if an earlier claim did.
+# The first claim that finds the list with targets fixes the targets; `fixed` is empty if an earlier claim did. A draft
+# gets its targets with its text, because they may come from its event instead of the list (`store/events/routed.py`).
 _TAKEN = """
     resolved as materialized (
         select taken.*, array(
@@ -73,7 +71,8 @@ _TAKEN = """
                 union all
                 select taken.delivery_key where taken.delivery_key not like 'list:%'
             ) as found
-            where not exists (select 1 from targets t where t.notification_id = taken.notification_id)
+            where not taken.is_draft
+                and not exists (select 1 from targets t where t.notification_id = taken.notification_id)
             order by address
         ) as fixed
         from taken
@@ -141,7 +140,8 @@ _fix_targets = Statement(
     select n.notification_id, coalesce(l.address, n.delivery_key), 'due'
     from notifications n left join list_targets l
         on n.delivery_key like 'list:%' and l.list_name = substr(n.delivery_key, 6)
-    where n.notification_id {any:ids} and (l.address is not null or n.delivery_key not like 'list:%')
+    where n.notification_id {any:ids} and not n.is_draft
+        and (l.address is not null or n.delivery_key not like 'list:%')
         and not exists (select 1 from targets t where t.notification_id = n.notification_id)
     """,
     lists={"ids": "id"},
@@ -232,86 +232,16 @@ def claim_due(
     """
     wanted = due.wanted(lane, limit=limit, per_key=per_key, busy=busy, after=after, mine=mine, prefix=prefix)
     if conn.dialect.name == "sqlite":
-        return _take_all(conn, owner, due.find_due(conn, wanted, busy, now=now), lease_s, now)
+        return take_all(conn, owner, due.find_due(conn, wanted, busy, now=now), lease_s, now)
     taken = _take_due.run(conn, **wanted, owner=owner, lease_s=lease_s, lone=False, now=now)
     return _claimed(conn, taken, is_lone=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """A node's request for rows of one pool."""
-
-    pool: SlotPool
-    shares: Sequence[Share]
-    free: int
-    """At most this many rows in total."""
-    after: Mapping[Lane, str]
-    use: SlotUse
-    limits: SlotLimits
-    blocked: Collection[str] = ()
-
-
-def claim_order(
-    conn: Connection, owner: str, order: Order, *, lease_s: float, now: datetime | None, mine: Collection[str] = ()
-) -> dict[Lane, list[Claimed]]:
-    """Claim within the shares, one after the other, then beyond its share for the only key that has more; one
-    transaction."""
-    taken: dict[Lane, list[Claimed]] = {lane: [] for lane in Lane}
-    keys: Counter[str] = Counter()
-    empty: set[Lane] = set()
-    for share in order.shares:
-        limit = min(share.limit, order.free - keys.total())
-        if limit > 0 and share.lane not in empty:
-            claimed = claim_due(
-                conn,
-                owner,
-                share.lane,
-                limit=limit,
-                per_key=share.per_key,
-                busy=keys + Counter(share.busy),
-                after=order.after[share.lane],
-                lease_s=lease_s,
-                now=now,
-                mine=mine,
-                prefix=order.pool.prefix,
-            )
-            keys.update(one.notification.delivery_key for one in claimed)
-            taken[share.lane] += claimed
-            if not claimed and all(count < share.per_key for count in share.busy.values()):
-                empty.add(share.lane)  # every key had a free slot: a second query would find nothing either
-    for lane, claimed in _claim_extra(conn, owner, order, keys, lease_s, now, mine):
-        taken[lane] += claimed
-    return taken
-
-
-def _claim_extra(
-    conn: Connection,
-    owner: str,
-    order: Order,
-    keys: Counter[str],
-    lease_s: float,
-    now: datetime | None,
-    mine: Collection[str],
-) -> Iterator[tuple[Lane, list[Claimed]]]:
-    candidates = extra_keys(order.use, order.limits, keys, excluded=order.blocked)
-    if not candidates or order.free <= keys.total():
-        return
-    lanes = {share.lane for share in order.shares}
-    waiting = due.waiting_keys(conn, candidates, lanes, mine=mine, now=now)
-    limit = extra_limit(order.use, order.limits, keys.total(), order.free, waiting)
-    for lane, most in ((Lane.RETRY, limit // RETRY_SHARE), (Lane.FRESH, limit), (Lane.RETRY, limit)):
-        if lane in lanes and (most := min(most, limit)) > 0:
-            ids = due.find_of_key(conn, lane, next(iter(waiting)), limit=most, mine=mine, now=now)
-            claimed = _take_all(conn, owner, ids, lease_s, now)
-            limit -= len(claimed)
-            yield lane, claimed
 
 
 def claim_lone(conn: Connection, owner: str, *, lease_s: float, now: datetime | None) -> list[Claimed]:
     """Take one suspect, to be attempted alone on this node."""
     ids = due.find_lone(conn, now=now)
     has_crashed = bool(ids and _crashed.run(conn, ids=ids))
-    return [replace(one, has_crashed=has_crashed) for one in _take_all(conn, owner, ids, lease_s, now, lone=True)]
+    return [replace(one, has_crashed=has_crashed) for one in take_all(conn, owner, ids, lease_s, now, lone=True)]
 
 
 def mark_crashed(conn: Connection, notification_id: str, token: int, error: str, *, now: datetime | None) -> None:
@@ -333,7 +263,7 @@ def claim_probes(
 
     Each breaker comes with the delivery key of its last probe; another one is probed this time, if there is one.
     """
-    return _take_all(conn, owner, due.find_probes(conn, breaker_keys, mine=mine, now=now), lease_s, now)
+    return take_all(conn, owner, due.find_probes(conn, breaker_keys, mine=mine, now=now), lease_s, now)
 
 
 def renew(
@@ -358,9 +288,10 @@ def void_all(conn: Connection, *, now: datetime | None) -> None:
     _void.run(conn, now=now)
 
 
-def _take_all(
+def take_all(
     conn: Connection, owner: str, ids: list[str], lease_s: float, now: datetime | None, *, lone: bool = False
 ) -> list[Claimed]:
+    """Take these rows, which were found due and locked."""
     if not ids:
         return []
     taken = _take.run(conn, ids=ids, owner=owner, lease_s=lease_s, lone=lone, now=now)

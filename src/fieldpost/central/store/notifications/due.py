@@ -258,9 +258,11 @@ _ready_keys = Statement(
 )
 
 # Timed rows become claimable in sets, by any node.
-_PROMOTE = """
-    with moment as (select {now} as at)
+# Waiting for a rate limit does not age a row: its cycle starts again.
+_PROMOTE = f"""
+    with {_MOMENT}
     update notifications set is_timed = false, held_reason = null, held_by = null,
+        cycle_started_at = case when held_by like 'rate_limit:%' then {_NOW} else cycle_started_at end,
         version = version + case when held_by is null then 0 else 1 end
     where notification_id
 """

@@ -14,7 +14,7 @@ from fieldpost.central.store.notifications.attempts import ClaimKey, Finished
 from fieldpost.central.store.notifications.finishing_sqlite import entry
 from fieldpost.central.store.notifications.targets import write_targets
 from fieldpost.core.audit import AuditStatus
-from fieldpost.core.notification import Target, TargetStatus
+from fieldpost.core.notification import Target
 
 
 def apply(conn: Connection, owner: str, finished: Sequence[Finished], event_ids: Sequence[str]) -> set[str]:
@@ -43,14 +43,14 @@ def record_reached(
     conn: Connection,
     owner: str,
     claim: ClaimKey,
-    addresses: Sequence[str],
+    reached: Sequence[Target],
     at: datetime,
     *,
     lease_s: float,
     now: datetime | None,
 ) -> bool:
-    """Write targets as delivered while their attempt goes on, and renew its lease; False if the claim was lost."""
+    """Write targets as reached while their attempt goes on, and renew its lease; False if the claim was lost."""
     if not claims.renew(conn, owner, [claim], lease_s=lease_s, now=now):
         return False
-    write_targets(conn, [(claim[0], Target(address, TargetStatus.DELIVERED), at) for address in addresses])
+    write_targets(conn, [(claim[0], target, at) for target in reached])
     return True

@@ -33,10 +33,11 @@ END: Mapping[str, ParameterKind] = {
     "reply": "text",
     "error": "text",
     "duration_ms": "int",
+    "exchanges_text": "text",
 }
 SET_FREE = "version = notifications.version + 1, orphan_count = 0, claim_owner = null, lease_until = null"
 SET_ROW = ", ".join(f"{name} = u.{name}" for name in TRANSITION) + f", {SET_FREE}"
-SET_END = ", ".join(f"{name} = u.{name}" for name in END)
+SET_END = ", ".join(f"{name} = u.{name}" for name in END if name != "exchanges_text")
 # The right to write: no other node has taken the row since.
 IS_OWNED = """
     notifications.notification_id = u.notification_id and notifications.claim_token = u.claim_token

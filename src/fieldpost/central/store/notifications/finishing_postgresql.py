@@ -21,6 +21,7 @@ from fieldpost.central.store.notifications.finishing_columns import (
 )
 from fieldpost.central.store.notifications.targets import settle_targets
 from fieldpost.core.audit import SYSTEM
+from fieldpost.core.delivery.lifecycle import Transition
 from fieldpost.core.notification import Status
 
 
@@ -38,7 +39,8 @@ def _writing(rows: Mapping[str, ParameterKind], set_row: str, set_end: str, audi
                 origin_execution_id, origin_parent_execution_id, {audited}
         ),
         ended as (
-            update attempts set {set_end} from u where {IS_ITS_ATTEMPT}
+            update attempts set {set_end}, exchanges = cast(u.exchanges_text as jsonb)
+            from u where {IS_ITS_ATTEMPT}
             returning attempts.notification_id, attempts.claim_token
         ),
         settled as (
@@ -91,6 +93,7 @@ _write_delivered = _writing(
         "phase": "text",
         "reply": "text",
         "duration_ms": "int",
+        "exchanges_text": "text",
         "event_id": "id",
         "terminal_id": "id",
     },
@@ -118,7 +121,7 @@ def write(
     for f, first, second in zip(finished, event_ids[::2], event_ids[1::2], strict=True):
         t = f.transition
         if _is_plain(f):
-            plain.append((*f.claim, f.finished_at, f.phase, f.reply, f.duration_ms, first, second))
+            plain.append((*f.claim, f.finished_at, f.phase, f.reply, f.duration_ms, f.exchanges_text, first, second))
             continue
         terminal_id = second if t.status.is_terminal else None
         terminal_error = t.last_error if t.status is Status.PARKED else None
@@ -131,9 +134,16 @@ def write(
             owned |= _named(written, rows, is_mine=True)
             ended |= _named(written, rows, is_mine=False)
     # The statement itself settles the targets of delivered rows: a delivery has reached them all.
-    undelivered = [f for f in finished if f.transition.status is not Status.DELIVERED and f.claim in owned]
-    settle_targets(conn, [(f.notification_id, f.transition, f.finished_at) for f in undelivered])
+    detailed = [f for f in finished if f.claim in owned and _has_details(f.transition)]
+    settle_targets(conn, [(f.notification_id, f.transition, f.finished_at) for f in detailed])
     return owned, ended
+
+
+def _has_details(t: Transition) -> bool:
+    """Whether a target needs more than the status `delivered`."""
+    if t.status is not Status.DELIVERED:
+        return True
+    return any(one.truncated_to is not None or one.provider_id is not None or one.error for one in t.targets)
 
 
 def _is_plain(f: Finished) -> bool:

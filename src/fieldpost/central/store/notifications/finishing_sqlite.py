@@ -33,7 +33,7 @@ _write_rows = Statement(
 )
 _end_attempts = Statement(
     f"""
-    update attempts set {SET_END} from {{rows}} where {IS_ITS_ATTEMPT}
+    update attempts set {SET_END}, exchanges = u.exchanges_text from {{rows}} where {IS_ITS_ATTEMPT}
     returning attempts.notification_id, attempts.claim_token
     """,
     rows={**CLAIM, **END},

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.purging import DatedTable, PurgedBatch, PurgeRange
 from fieldpost.central.store.engine.statement import Statement
+from fieldpost.central.store.notifications import wholes
 from fieldpost.core.events.subscription import WEBHOOK_TYPE
 
 _expired = Statement(
@@ -35,16 +36,17 @@ _expired_webhooks = Statement(
 _IS_EXPIRED = "notification_id {any:ids} and coalesce(terminal_at, null) < :cutoff"
 _add_tombstones = Statement(
     f"""
-    insert into tombstones (notification_id, source_site_id, digest, status, terminal_at, purged_at)
-    select notification_id, source_site_id, digest, status, terminal_at, {{now}} from notifications where {_IS_EXPIRED}
+    insert into tombstones (notification_id, source_site_id, digest, status, terminal_at, purged_at, whole_id)
+    select notification_id, source_site_id, digest, status, terminal_at, {{now}}, whole_id
+    from notifications where {_IS_EXPIRED}
     on conflict (notification_id) do nothing
     """,
     lists={"ids": "id"},
 )
 _delete = Statement(
-    f"delete from notifications where {_IS_EXPIRED} returning notification_id",
+    f"delete from notifications where {_IS_EXPIRED} returning notification_id, whole_id",
     lists={"ids": "id"},
-    result={"notification_id": Id},
+    result={"notification_id": Id, "whole_id": Id},
 )
 
 # Entries about a notification stay as long as its row, at any age.
@@ -53,6 +55,7 @@ _old_entries = Statement(
     select event_id, occurred_at as at from audit
     where occurred_at >= :after and occurred_at < :cutoff
         and not exists (select 1 from notifications n where n.notification_id = audit.correlation_id)
+        and not exists (select 1 from wholes w where w.whole_id = audit.correlation_id)
     order by occurred_at limit :limit
     """,
     result={"event_id": Id, "at": Moment},
@@ -75,7 +78,8 @@ _end_purge = Statement(
 
 
 def purge_notifications(conn: Connection, span: PurgeRange) -> PurgedBatch:
-    """Delete rows that became terminal before the cutoff, with their targets and attempts; leave tombstones.
+    """Delete rows that became terminal before the cutoff, with their targets and attempts; leave tombstones. A whole
+    goes with its last part.
 
     The first query locks the rows; rows that another transaction has locked are left for the next purge.
     """
@@ -93,7 +97,9 @@ def _delete_found(conn: Connection, found: Sequence[Row[Any]], span: PurgeRange)
     if not ids:
         return PurgedBatch(0, None)
     _add_tombstones.run(conn, ids=ids, cutoff=span.cutoff, now=span.now)
-    return PurgedBatch(len(_delete.run(conn, ids=ids, cutoff=span.cutoff)), _next(found, span))
+    deleted = _delete.run(conn, ids=ids, cutoff=span.cutoff)
+    wholes.purge_empty(conn, {row.whole_id for row in deleted if row.whole_id is not None}, span.now)
+    return PurgedBatch(len(deleted), _next(found, span))
 
 
 def purge_audit(conn: Connection, span: PurgeRange) -> PurgedBatch:

@@ -1,8 +1,8 @@
-"""Users, tokens, one-time login links, and the delays after failed logins."""
+"""Users, tokens, one-time login links, delays after failed logins, and clients of the ZGW API."""
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text
 
-from fieldpost.central.store.engine.column_types import Moment
+from fieldpost.central.store.engine.column_types import Json, Moment
 from fieldpost.central.store.schema.base import metadata
 
 tokens = Table(
@@ -22,6 +22,8 @@ tokens = Table(
     Column("address", Text),  # of the browser that opened the session
     Column("user_agent", Text),
     Column("generation", Integer),  # of an API token: rotation adds one of the same name
+    Column("subscription_owner", Text),  # of a subscriber's API token, unless its user has one
+    Column("node", Integer, nullable=False, server_default="0"),  # of the site
     CheckConstraint("kind in ('site', 'api', 'session')", "kind"),
     CheckConstraint("(kind = 'site') = (role is null)", "role"),
     Index("ix_tokens_owner", "kind", "owner"),
@@ -40,7 +42,9 @@ users = Table(
     Column("last_login_at", Moment),
     Column("subject", Text),  # issuer and subject at the identity provider
     Column("version", BigInteger, nullable=False, server_default="1"),
-    CheckConstraint("role in ('viewer', 'operator', 'admin')", "role"),
+    Column("subscription_owner", Text),  # the owner whose subscriptions a subscriber may see and change
+    CheckConstraint("role in ('viewer', 'operator', 'admin', 'subscriber')", "role"),
+    CheckConstraint("(role = 'subscriber') = (subscription_owner is not null)", "subscription_owner"),
     Index("ix_users_subject", "subject", unique=True),
 )
 
@@ -65,4 +69,19 @@ login_delays = Table(
     Column("failed_at", Moment, nullable=False),
     Column("free_at", Moment, nullable=False),  # no login is tried before
     CheckConstraint("failures >= 0", "failures"),
+)
+
+zgw_clients = Table(
+    "zgw_clients",
+    metadata,
+    Column("client_id", Text, primary_key=True),
+    Column("scopes", Json, nullable=False),
+    Column("kanalen", Json, nullable=False),  # that it may publish on; empty for all
+    Column("secrets", Json, nullable=False),  # sealed
+    Column("rotated_at", Moment),
+    Column("created_at", Moment, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("last_used_at", Moment),
+    Column("revoked_at", Moment),
+    Column("version", BigInteger, nullable=False, server_default="1"),
 )

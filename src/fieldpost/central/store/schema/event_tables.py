@@ -1,9 +1,11 @@
-"""Tables of events: topics, subscriptions, recorded events and their tombstones; versions of cached catalogues."""
+"""Tables of events: topics, subscriptions, events and their tombstones, reports of outboxes; catalogue versions."""
 
 from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Index, Integer, LargeBinary, Table, Text, text
 
 from fieldpost.central.store.engine.column_types import Id, Json, Moment
 from fieldpost.central.store.schema.base import metadata, partial_index
+
+IS_UNMATCHED = "match_count = 0"
 
 catalogues = Table(
     "catalogues",
@@ -25,6 +27,9 @@ topics = Table(
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
     Column("version", BigInteger, nullable=False, server_default="1"),
+    Column("kanaal_id", Id),  # of a kanaal of the ZGW API: random, part of its URL
+    Column("documentation_url", Text),
+    partial_index("uq_topics_kanaal_id", "kanaal_id", where="kanaal_id is not null", unique=True),
 )
 
 subscriptions = Table(
@@ -48,10 +53,14 @@ subscriptions = Table(
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
     Column("version", BigInteger, nullable=False, server_default="1"),
+    # False until the receiver has answered a signed test, for a URL that a subscriber gave.
+    Column("is_verified", Boolean, nullable=False, server_default=text("true")),
+    Column("abonnement_id", Id),  # of an abonnement of the ZGW API: random, part of its URL
     CheckConstraint("state in ('active', 'unverified', 'paused', 'disabled', 'removed')", "state"),
     CheckConstraint("not is_draining or state in ('disabled', 'removed')", "draining"),
     # Per owner: an error about a taken name must not reveal another owner's subscription.
     partial_index("uq_subscriptions_name", "owner", "name", where="state <> 'removed'", unique=True),
+    partial_index("uq_subscriptions_abonnement_id", "abonnement_id", where="abonnement_id is not null", unique=True),
     partial_index("ix_subscriptions_draining", "subscription_id", where="is_draining"),
 )
 
@@ -72,6 +81,7 @@ events = Table(
     Column("created_at", Moment, nullable=False),
     Index("ix_events_created_at", "created_at", "event_id"),
     Index("ix_events_topic", "topic", "created_at", "event_id"),
+    partial_index("ix_events_unmatched", "topic", "created_at", where=IS_UNMATCHED),
     Index("ix_events_source", "source", "created_at", "event_id"),
     partial_index("ix_events_resource", "resource", "created_at", "event_id", where="resource is not null"),
     partial_index(
@@ -98,4 +108,14 @@ notices = Table(
     Column("subscription_id", Id, nullable=False),
     Column("payload", Json, nullable=False),
     Column("created_at", Moment, nullable=False),
+)
+
+# The last report of an application's relays: how many rows of its outbox are open.
+outbox_reports = Table(
+    "outbox_reports",
+    metadata,
+    Column("source", Text, primary_key=True),
+    Column("open_count", BigInteger, nullable=False),
+    Column("oldest_at", Moment),
+    Column("reported_at", Moment, nullable=False),
 )

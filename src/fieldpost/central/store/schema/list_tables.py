@@ -17,6 +17,8 @@ lists = Table(
     Column("updated_at", Moment, nullable=False),
     Column("version", BigInteger, nullable=False, server_default="1"),
     Column("allowed_sites", Json),  # null: all sites
+    Column("severity", Text),  # of notifications that have none
+    Column("rate", Text),  # null: the default of the type
 )
 
 list_targets = Table(
@@ -24,6 +26,7 @@ list_targets = Table(
     metadata,
     Column("list_name", Text, ForeignKey("lists.list_name", ondelete="CASCADE"), primary_key=True),
     Column("address", Text, primary_key=True),
+    Column("secret", Text),  # sealed; see keyring.py
 )
 
 channels = Table(
@@ -40,6 +43,9 @@ channels = Table(
     Column("updated_at", Moment, nullable=False),
     Column("version", BigInteger, nullable=False, server_default="1"),
     Column("secrets", Json, nullable=False, server_default="{}"),  # setting to sealed text; see keyring.py
+    Column("rate", Text),  # null: the default of the type
+    Column("receipt_wait_s", Float, nullable=False, server_default="300"),
+    Column("receipt_missing", Text, nullable=False, server_default="delivered"),
     partial_index("ix_channels_default", "type", unique=True, where="is_default"),
 )
 

@@ -1,8 +1,8 @@
-"""Notifications with their targets and attempts, tombstones of purged ones, and breakers.
+"""Notifications with their targets and attempts, tombstones of purged ones, wholes, and breakers.
 
-The CHECK constraints repeat the invariants of `core.lifecycle`, so that no statement, ours or one typed by hand, can
-write a state that the rules do not know. A claim is not a status: its columns are beside the status, and taking a claim
-changes no indexed column, which keeps it cheap on PostgreSQL (a HOT update).
+The CHECK constraints repeat the invariants of `core.delivery.lifecycle`, so that no statement, ours or one typed by
+hand, can write a state that the rules do not know. A claim is not a status: its columns are beside the status, and
+taking a claim changes no indexed column, which keeps it cheap on PostgreSQL (a HOT update).
 """
 
 from sqlalchemy import (
@@ -26,9 +26,11 @@ IS_FREE = "due_at is not null and held_by is null"
 IS_CLAIMABLE = f"{IS_FREE} and not is_timed"
 IS_TIMED = "is_timed"
 IS_HELD = "held_by is not null and not is_timed"
-IS_AGING = f"{IS_HELD} and held_by not like 'pause:%'"
+IS_AGING = f"{IS_HELD} and held_by not like 'pause:%' and held_by not like 'rate%'"
 IS_OF_EVENT = "event_id is not null"
 IS_LIVE_OF_EVENT = "due_at is not null and event_id is not null"
+IS_ENDED_OF_EVENT = "terminal_at is not null and event_id is not null"
+IS_PART = "whole_id is not null"
 IS_SUSPECT = "due_at is not null and orphan_count > 0"
 IS_UNDELIVERED = "status <> 'delivered'"
 IS_TERMINAL = "terminal_at is not null"
@@ -73,6 +75,18 @@ notifications = Table(
     # Waits for due_at: its retry time, or the end of a hold without a breaker. Once that has passed any node clears it.
     Column("is_timed", Boolean, nullable=False, server_default=text("false")),
     Column("event_id", Id),
+    # Of a notification that a route made of its event: the route, and the template version that gave its text.
+    Column("route_id", Id),
+    Column("template_type", Text),
+    Column("template_version", Integer),
+    # Text and targets are still to be made of the event; the next attempt does that first.
+    Column("is_draft", Boolean, nullable=False, server_default=text("false")),
+    # Of a part: the submission to a list of lists, and that list.
+    Column("whole_id", Id),
+    Column("whole_list", Text),
+    Column("severity", Text),
+    Column("incident", Text),
+    Column("is_cleared", Boolean, nullable=False, server_default=text("false")),
     CheckConstraint("status in ('pending', 'retrying', 'delivered', 'parked', 'discarded')", "status"),
     CheckConstraint("retry_count >= 0 and cycle >= 1 and version >= 1 and orphan_count >= 0", "counts"),
     CheckConstraint("(status = 'retrying') = (next_attempt_at is not null)", "next_attempt"),
@@ -91,6 +105,10 @@ notifications = Table(
     partial_index("ix_notifications_event_id", "event_id", "notification_id", where=IS_OF_EVENT),
     partial_index("ix_notifications_subscription_live", "delivery_key", "notification_id", where=IS_LIVE_OF_EVENT),
     partial_index("ix_notifications_subscription", "delivery_key", "created_at", "notification_id", where=IS_OF_EVENT),
+    partial_index(
+        "ix_notifications_event_ended", "source_site_id", "terminal_at", "notification_id", where=IS_ENDED_OF_EVENT
+    ),
+    partial_index("ix_notifications_whole_id", "whole_id", where=IS_PART),
     partial_index("ix_notifications_suspect", "due_at", where=IS_SUSPECT),
     Index("ix_notifications_created", "created_at", "notification_id"),
     partial_index(
@@ -99,13 +117,21 @@ notifications = Table(
         "created_at",
         "notification_id",
         "source_site_id",
+        "type",
         where=IS_UNDELIVERED,
     ),
     # The site comes first, so that counting the queue by site needs no sort.
     partial_index(
-        "ix_notifications_waiting", "source_site_id", "created_at", "cycle_started_at", "due_at", where=IS_WAITING
+        "ix_notifications_waiting",
+        "source_site_id",
+        "created_at",
+        "cycle_started_at",
+        "due_at",
+        "type",
+        "held_by",
+        where=IS_WAITING,
     ),
-    partial_index("ix_notifications_terminal", "terminal_at", "status", "source_site_id", where=IS_TERMINAL),
+    partial_index("ix_notifications_terminal", "terminal_at", "status", "source_site_id", "type", where=IS_TERMINAL),
     postgresql_with={"fillfactor": "80"},
 )
 
@@ -117,7 +143,11 @@ targets = Table(
     Column("status", Text, nullable=False),
     Column("error", Text),
     Column("settled_at", Moment),
-    CheckConstraint("status in ('due', 'delivered', 'failed')", "status"),
+    # How many characters of subject and body were sent, if the type takes no more.
+    Column("truncated_to", Integer),
+    # By which a provider reports on the target that it has accepted.
+    Column("provider_id", Text),
+    CheckConstraint("status in ('due', 'accepted', 'delivered', 'failed')", "status"),
     CheckConstraint("status <> 'failed' or length(error) > 0", "error"),
     postgresql_with={"fillfactor": "60"},
 )
@@ -157,8 +187,21 @@ tombstones = Table(
     Column("status", Text, nullable=False),
     Column("terminal_at", Moment, nullable=False),
     Column("purged_at", Moment, nullable=False),
+    Column("whole_id", Id),  # of a part
     CheckConstraint("status in ('delivered', 'parked', 'discarded')", "status"),
     Index("ix_tombstones_purged_at", "purged_at"),
+    partial_index("ix_tombstones_whole_id", "whole_id", where=IS_PART),
+)
+
+# Submissions to lists of lists. Their parts are notifications; a whole has no state.
+wholes = Table(
+    "wholes",
+    metadata,
+    Column("whole_id", Id, primary_key=True),
+    Column("list_name", Text, nullable=False),
+    Column("source_site_id", Text, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("created_at", Moment, nullable=False),
 )
 
 breakers = Table(
@@ -184,6 +227,35 @@ breakers = Table(
     CheckConstraint("state in ('closed', 'open', 'half_open')", "state"),
     CheckConstraint("state <> 'open' or open_until is not null", "open"),
     CheckConstraint("(state = 'half_open') = (probe_owner is not null and probe_until is not null)", "probe"),
+)
+
+receipts = Table(
+    "receipts",
+    metadata,
+    Column("notification_id", Id, ForeignKey("notifications.notification_id", ondelete="CASCADE"), primary_key=True),
+    Column("address", Text, primary_key=True),
+    Column("token", Text, nullable=False),  # of the URL that the provider calls; a new one for each attempt
+    Column("channel_name", Text, nullable=False),
+    Column("provider_id", Text),
+    Column("asked_count", Integer, nullable=False, server_default="0"),
+    Column("ask_at", Moment),
+    # A final report that is not applied yet, because an attempt was in progress.
+    Column("status", Text),
+    Column("error", Text),
+    Column("reported_at", Moment),
+    Index("uq_receipts_token", "token", unique=True),
+    partial_index("ix_receipts_ask_at", "ask_at", where="ask_at is not null"),
+    partial_index("ix_receipts_reported_at", "reported_at", where="reported_at is not null"),
+)
+
+target_pauses = Table(
+    "target_pauses",
+    metadata,
+    Column("delivery_key", Text, primary_key=True),
+    Column("address", Text, primary_key=True),
+    Column("until", Moment, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index("ix_target_pauses_until", "until"),
 )
 
 rates = Table(

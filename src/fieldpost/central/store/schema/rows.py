@@ -6,13 +6,14 @@ from typing import Any
 from sqlalchemy import Row
 
 from fieldpost.central.store.schema.notification_tables import notifications
-from fieldpost.core.notification import Notification, Provenance, Status, Summary, Target, TargetStatus
+from fieldpost.core.notification import Notification, Provenance, Severity, Status, Summary, Target, TargetStatus
 
 NOTIFICATION_COLUMNS = (
     "notification_id, type, list_name, subject, body, status, retry_count, last_error, source_site_id,"
     " source_instance_id, source_script, origin_execution_id, origin_parent_execution_id, site_enqueued_at,"
     " site_enqueued_text, created_at, last_attempt_at, next_attempt_at, delivered_at, terminal_at, due_at,"
-    " delivery_key, held_by, held_reason, cycle, cycle_started_at, version, event_id"
+    " delivery_key, held_by, held_reason, cycle, cycle_started_at, version, event_id, is_draft, whole_id, whole_list,"
+    " severity, incident, is_cleared"
 )
 NOTIFICATION_TYPES = {name: notifications.c[name].type for name in NOTIFICATION_COLUMNS.replace(" ", "").split(",")}
 _STATUSES = {status.value: status for status in Status}
@@ -52,6 +53,12 @@ def notification(row: Row[Any], targets: Iterable[Target] = ()) -> Notification:
         cycle_started_at,
         version,
         event_id,
+        is_draft,
+        whole_id,
+        whole_list,
+        severity,
+        incident,
+        is_cleared,
     ) = row[:_COLUMN_COUNT]
     return Notification(
         notification_id=notification_id,
@@ -78,6 +85,12 @@ def notification(row: Row[Any], targets: Iterable[Target] = ()) -> Notification:
         site_enqueued_at=site_enqueued_at,
         site_enqueued_text=site_enqueued_text,
         event_id=event_id,
+        is_draft=bool(is_draft),
+        whole_id=whole_id,
+        whole_list=whole_list,
+        severity=None if severity is None else Severity(severity),
+        incident=incident,
+        is_cleared=bool(is_cleared),
         targets=tuple(targets),
     )
 
@@ -86,6 +99,7 @@ def summary(row: Row[Any]) -> Summary:
     """The row holds SUMMARY_COLUMNS."""
     given = {name: getattr(row, name) for name in _SUMMARY_FIELDS}
     given["status"] = Status(row.status)
+    given["severity"] = None if row.severity is None else Severity(row.severity)
     return Summary(
         **given,
         provenance=Provenance(
@@ -102,4 +116,6 @@ _SUMMARY_FIELDS = [name for name in Summary.__dataclass_fields__ if name in SUMM
 
 
 def target(row: Row[Any]) -> Target:
-    return Target(row.address, TargetStatus(row.status), row.error)
+    status = TargetStatus(row.status)
+    accepted_at = row.settled_at if status is TargetStatus.ACCEPTED else None
+    return Target(row.address, status, row.error, row.truncated_to, row.provider_id, accepted_at)

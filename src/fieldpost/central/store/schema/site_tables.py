@@ -41,6 +41,7 @@ enrolments = Table(
     Column("created_at", Moment, nullable=False),
     Column("expires_at", Moment, nullable=False),
     Column("ended_at", Moment),  # when it was used or replaced
+    Column("node", Integer, nullable=False, server_default="0"),
     Index("ix_enrolments_site_name", "site_name"),
 )
 
@@ -158,4 +159,41 @@ site_health_samples = Table(
     Column("taken_at", Moment, primary_key=True),
     Column("figures", Json, nullable=False),
     Index("ix_site_health_samples_taken_at", "taken_at"),
+)
+
+site_nodes = Table(
+    "site_nodes",
+    metadata,
+    Column("site", Text, primary_key=True),
+    Column("node", Integer, primary_key=True),  # 0 or 1
+    Column("added_at", Moment, nullable=False),
+    Column("received_at", Moment),  # the newest health report of the node, once it has reported
+    Column("report", Json),
+    Column("clock_offset_s", Float),
+    CheckConstraint("node in (0, 1)", "node"),
+)
+"""The nodes of sites that have had two; a site without a row has node 0 only."""
+
+site_epochs = Table(
+    "site_epochs",
+    metadata,
+    Column("site", Text, primary_key=True),
+    Column("epoch", BigInteger, nullable=False),  # the highest known one
+    Column("node", Integer, nullable=False),  # 0 or 1: its holder
+    Column("until", Moment),  # the end of the lease; null once it was given back
+    Column("is_taken", Boolean, nullable=False, server_default=text("false")),  # without central
+    CheckConstraint("node in (0, 1) and epoch >= 0 and epoch % 2 = node", "holder"),
+)
+
+site_switches = Table(
+    "site_switches",
+    metadata,
+    Column("site", Text, primary_key=True),
+    Column("epoch", BigInteger, primary_key=True),  # its parity is the node that leads under it
+    Column("cause", Text, nullable=False),
+    Column("reason", Text),  # of the person who forced it
+    Column("taken_at", Moment),  # by the site's clock, if it was taken without central
+    Column("recorded_at", Moment, nullable=False),
+    CheckConstraint("cause in ('granted', 'taken', 'silence', 'cut_off', 'forced')", "cause"),
+    Index("ix_site_switches_recorded_at", "recorded_at"),
 )

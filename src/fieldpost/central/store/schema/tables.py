@@ -7,6 +7,7 @@ from fieldpost.central.store.schema import (  # noqa: F401
     list_tables,
     node_tables,
     notification_tables,
+    route_tables,
     search_tables,
     site_tables,
 )

@@ -3,6 +3,7 @@
 Theory of operation. Results have one order, by time of arrival and id, and a search scans from a position (PageKey) in
 it. The filter decides which index is scanned:
 
+    event, subscription       the index on the rows of an event, or of a subscription
     undelivered statuses      the partial index on undelivered rows
     overdue, if few           the index on claimable rows, of which all overdue ones are checked
     site, list, type, tokens  the postings of the terms (terms.py), after the rows that are not indexed yet
@@ -17,7 +18,7 @@ number of rows.
 """
 
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -25,13 +26,14 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from fieldpost.central.store.engine.column_types import Id, Moment
-from fieldpost.central.store.engine.statement import Statement
+from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.central.store.notifications.due import IS_OVERDUE
 from fieldpost.central.store.schema import rows as to_core
-from fieldpost.central.store.schema.notification_tables import IS_UNDELIVERED
+from fieldpost.central.store.schema.notification_tables import IS_OF_EVENT, IS_UNDELIVERED
 from fieldpost.central.store.schema.rows import SUMMARY_COLUMNS, SUMMARY_TYPES
 from fieldpost.central.store.search import terms
 from fieldpost.central.store.search.postings import places
+from fieldpost.core.events.subscription import subscription_key
 from fieldpost.core.notification import Status, Summary
 from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.search.page_key import PageKey
@@ -73,13 +75,34 @@ _by_statuses = (
     )
     + f") as arms {NEWEST_FIRST} limit :step) as c"
 )
+_BY_KEY = f"{IS_OF_EVENT} and delivery_key = :delivery_key"
+_by_subscription = (
+    f"(select {{columns}} from notifications where {_BY_KEY} and {IN_RANGE} {NEWEST_FIRST} limit :step) as c"
+)
+# An event's rows are sorted here. The inner limit keeps the planner from the index on arrivals, which has the order.
+_by_event = (
+    f"(select * from (select {{columns}} from notifications where {IS_OF_EVENT} and event_id = :event_id {{unlimited}})"
+    f" as of_event where {IN_RANGE} {NEWEST_FIRST} limit :step) as c"
+)
+NAMED_COLUMNS = "source_site_id, list_name, whole_list, type, event_id, route_id, delivery_key, severity, incident"
+IS_NAMED = """
+    (cast(:site as text) is null or source_site_id = :site)
+    and (cast(:list_name as text) is null or list_name = :list_name or whole_list = :list_name)
+    and (cast(:type as text) is null or type = :type)
+    and (cast(:kind as text) is null or (type = 'webhook') = (:kind = 'webhook'))
+    and (not cast(:by_subject as boolean) or event_id is null or route_id is not null)
+    and (not cast(:by_key as boolean) or delivery_key = :delivery_key)
+    and (not cast(:by_event as boolean) or event_id = :event_id)
+    and (cast(:severities as text) is null or cast(:severities as text) like '%,' || severity || ',%')
+    and (cast(:incident as text) is null or incident = :incident)
+"""
+"""The filter's conditions on NAMED_COLUMNS, with the parameters of `names_of`."""
 _FITS = f"""
     (cast(:any_status as boolean) or status {{any:statuses}})
-    and (cast(:site as text) is null or source_site_id = :site)
-    and (cast(:list_name as text) is null or list_name = :list_name)
-    and (cast(:type as text) is null or type = :type)
-    and (not cast(:by_subject as boolean) or event_id is null)
-    and (cast(:stuck_before as timestamptz) is null or cycle_started_at < :stuck_before)
+    and {IS_NAMED}
+    and (cast(:stuck_before as timestamptz) is null or (cycle_started_at < :stuck_before
+        and (held_by is null or (type <> 'webhook' and held_by not like 'rate%'))
+        and (type <> 'webhook' or due_at <= :stuck_at)))
     and (cast(:overdue_before as timestamptz) is null or ({IS_OVERDUE}))
 """
 _KEY = "created_at, notification_id"
@@ -89,25 +112,38 @@ _TEXT_TYPES = {name: SUMMARY_TYPES[name] for name in _TEXTS.split(", ")}
 
 
 def _scanning(index: str) -> Statement:
-    columns = f"{_TEXTS}, status, source_site_id, list_name, type, event_id, due_at, cycle_started_at, held_by"
-    columns += ", lease_until"
-    return Statement(
-        f"select {_TEXTS} from {index.format(columns=columns)} where {_FITS} {NEWEST_FIRST}",
-        lists={"statuses": "text"},
-        result=_TEXT_TYPES,
+    columns = f"{_TEXTS}, {NAMED_COLUMNS}, status, due_at, cycle_started_at, held_by, lease_until"
+    return _on(
+        index, columns, f"select {_TEXTS} from {{}} where {_FITS} {NEWEST_FIRST}", _TEXT_TYPES, {"statuses": "text"}
     )
 
 
 def _ending(index: str) -> Statement:
     """The position where a step of the scan ended; no row if the scan reached its end."""
-    return Statement(
-        f"select {_KEY} from {index.format(columns=_KEY)} {NEWEST_FIRST} limit 1 offset :step - 1",
-        result={"created_at": Moment, "notification_id": Id},
+    query = f"select {_KEY} from {{}} {NEWEST_FIRST} limit 1 offset :step - 1"
+    return _on(index, _KEY, query, {"created_at": Moment, "notification_id": Id})
+
+
+def _on(
+    index: str, columns: str, query: str, result: Mapping[str, Any], lists: Mapping[str, ParameterKind] | None = None
+) -> Statement:
+    """The query on an index of rows, which reads these columns."""
+    postgresql, sqlite = (
+        query.replace("{}", index.format(columns=columns, unlimited=unlimited))
+        for unlimited in ("offset 0", "limit -1 offset 0")
     )
+    return Statement(postgresql, sqlite=sqlite, lists=lists or {}, result=result)
 
 
-_scans_of: dict[tuple[Status, ...], str] = {(): _by_arrival, _SOME: _by_statuses} | {
-    (status,): index for status, index in _by_one_status.items()
+ScanIndex = tuple[Status, ...] | str
+"""The rows of some statuses (all if empty), of an event or of a subscription."""
+_EVENT, _SUBSCRIPTION = "event", "subscription"
+_scans_of: dict[ScanIndex, str] = {
+    (): _by_arrival,
+    _SOME: _by_statuses,
+    **{(status,): index for status, index in _by_one_status.items()},
+    _EVENT: _by_event,
+    _SUBSCRIPTION: _by_subscription,
 }
 _statements = {statuses: (_scanning(index), _ending(index)) for statuses, index in _scans_of.items()}
 _overdue = Statement(
@@ -156,8 +192,29 @@ def bounds(wanted: Filter) -> dict[str, Any]:
     return _range(wanted.since, _upper(wanted))
 
 
+def names_of(wanted: Filter) -> dict[str, Any]:
+    """The parameters of IS_NAMED."""
+    return {
+        "site": wanted.site,
+        "list_name": wanted.list_name,
+        "type": wanted.type,
+        "kind": wanted.kind,
+        "by_subject": wanted.subject is not None,
+        "by_key": wanted.subscription_id is not None,
+        "delivery_key": subscription_key(wanted.subscription_id or ""),
+        "by_event": wanted.event_id is not None,
+        "event_id": wanted.event_id,
+        "severities": f",{','.join(wanted.severities)}," if wanted.severities else None,
+        "incident": wanted.incident,
+    }
+
+
 def _scan(conn: Connection, wanted: Filter, before: PageKey, limit: int) -> Generator[Row[Any], None, PageKey | None]:
     """Yield the rows that match but for their text; return where the scan stopped, None at the end."""
+    if _is_narrow(wanted):
+        step = limit + 1 if _is_plain(wanted, is_rare=False) else _STEP
+        _, end = yield from _scan_by(conn, wanted, before, wanted.since, SCAN_MAX, is_rare=False, step=step)
+        return end
     if wanted.overdue_before is not None:
         some = _overdue.run(conn, overdue_before=wanted.overdue_before, most=FEW + 1)
         if len(some) <= FEW:
@@ -198,7 +255,7 @@ def _scan_by(
         # As many as reach the limit at the rate so far.
         step = min(step, math.ceil((most - scanned) * (walked / scanned if walked else 1)))
         part = _bounds(wanted, since, before, is_rare) | {"step": step}
-        rows = statement.run(conn, **part, **_conditions(wanted))
+        rows = statement.run(conn, **part | _conditions(wanted))
         yield from rows
         last = rows[-1:] if len(rows) == step else ending.run(conn, **part)
         if not last:
@@ -210,7 +267,13 @@ def _scan_by(
     return scanned, before
 
 
-def _index_for(wanted: Filter, is_rare: bool) -> tuple[Status, ...]:
+def _is_narrow(wanted: Filter) -> bool:
+    return wanted.event_id is not None or wanted.subscription_id is not None
+
+
+def _index_for(wanted: Filter, is_rare: bool) -> ScanIndex:
+    if _is_narrow(wanted):
+        return _EVENT if wanted.event_id is not None else _SUBSCRIPTION
     if not is_rare:
         return ()
     return wanted.statuses if len(wanted.statuses) == 1 else _SOME
@@ -220,7 +283,7 @@ def _by_terms(
     conn: Connection, wanted: Filter, asked: list[str], before: PageKey, most: float, limit: int
 ) -> Generator[Row[Any], None, PageKey | None]:
     scanned = 0.0
-    step = _STEP if wanted.statuses or wanted.error_key else limit + 1
+    step = _STEP if wanted.statuses or wanted.severities or wanted.error_key else limit + 1
     for some in places(conn, asked, wanted.since, before):
         if scanned >= most:
             return before
@@ -260,7 +323,11 @@ def _is_plain(wanted: Filter, is_rare: bool) -> bool:
         wanted.site
         or wanted.list_name
         or wanted.type
+        or wanted.kind
+        or (wanted.event_id and wanted.subscription_id)
         or wanted.subject
+        or wanted.severities
+        or wanted.incident
         or wanted.error_key
         or wanted.stuck_before
         or wanted.overdue_before
@@ -269,8 +336,14 @@ def _is_plain(wanted: Filter, is_rare: bool) -> bool:
 
 
 def _bounds(wanted: Filter, since: datetime | None, before: PageKey, is_rare: bool) -> dict[str, Any]:
-    is_of_several = _index_for(wanted, is_rare) == _SOME
-    some = {f"is_{status.value}": status in wanted.statuses for status in _SOME} if is_of_several else {}
+    some: dict[str, Any] = {}
+    match _index_for(wanted, is_rare):
+        case "event":
+            some = {"event_id": wanted.event_id}
+        case "subscription":
+            some = {"delivery_key": subscription_key(wanted.subscription_id or "")}
+        case index if index == _SOME:
+            some = {f"is_{status.value}": status in wanted.statuses for status in _SOME}
     return _range(since, before) | some
 
 
@@ -282,11 +355,9 @@ def _conditions(wanted: Filter) -> dict[str, Any]:
     return {
         "any_status": not wanted.statuses,
         "statuses": [status.value for status in wanted.statuses],
-        "site": wanted.site,
-        "list_name": wanted.list_name,
-        "type": wanted.type,
-        "by_subject": wanted.subject is not None,
+        **names_of(wanted),
         "stuck_before": wanted.stuck_before,
+        "stuck_at": wanted.stuck_at,
         "overdue_before": wanted.overdue_before,
     }
 

@@ -14,7 +14,14 @@ from sqlalchemy import BigInteger, Connection, Text
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.schema.notification_tables import IS_CLAIMABLE, IS_HELD, IS_UNDELIVERED
-from fieldpost.central.store.search.notifications import IN_RANGE, NEWEST_FIRST, bounds
+from fieldpost.central.store.search.notifications import (
+    IN_RANGE,
+    IS_NAMED,
+    NAMED_COLUMNS,
+    NEWEST_FIRST,
+    bounds,
+    names_of,
+)
 from fieldpost.core.notification import list_key
 from fieldpost.core.search.notification_filter import Filter
 
@@ -40,19 +47,13 @@ _errors = Statement(
     result={"last_error": Text, "size": BigInteger, "first_at": Moment, "last_at": Moment, "notification_id": Text},
 )
 
-_FITS = """
-    terminal_at <= :as_of
-    and (cast(:site as text) is null or source_site_id = :site)
-    and (cast(:list_name as text) is null or list_name = :list_name)
-    and (cast(:type as text) is null or type = :type)
-    and (not cast(:by_subject as boolean) or event_id is null)
-"""
+_FITS = f"terminal_at <= :as_of and {IS_NAMED}"
 _IN_TIME = f"from notifications where {_PARKED} and {IN_RANGE}"
 # An index-only scan.
 _scanned = Statement(
     f"select count(*) as size from (select 1 as one {_IN_TIME} limit :limit) as newest", result={"size": BigInteger}
 )
-_JUDGED = "last_error, subject, terminal_at, source_site_id, list_name, type, event_id"
+_JUDGED = f"last_error, subject, terminal_at, {NAMED_COLUMNS}"
 # Filters on a text are applied to each distinct text once.
 _fitting = Statement(
     f"""
@@ -137,11 +138,8 @@ def fitting(conn: Connection, wanted: Filter, as_of: datetime, newest: int) -> t
     asked: dict[str, Any] = {
         **bounds(wanted),
         "as_of": as_of,
-        "site": wanted.site,
-        "list_name": wanted.list_name,
-        "type": wanted.type,
+        **names_of(wanted),
         "by_error": wanted.error_key is not None,
-        "by_subject": wanted.subject is not None,
         "limit": FITTING_MAX,
     }
     scanned = _scanned.run(conn, **bounds(wanted), limit=FITTING_MAX)[0].size

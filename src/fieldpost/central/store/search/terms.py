@@ -1,4 +1,4 @@
-"""The search index of notifications. Terms are the tokens of the subject, the site, the list and the type.
+"""The search index of notifications. Terms are the words of the subject, the site, list, type and incident.
 
 Theory of operation. A term has *places* (postings): arrival time and id of each notification with this term, packed
 into 24 bytes that sort like the pair. Places are stored in chunks, newest first, each a row of `search_terms`, by day
@@ -13,8 +13,8 @@ The day comes first in the key: the index grows at its end, like the table, inst
 notifications are deleted at the other end (`purge`). The place of a purged notification finds no row. Chunks of
 different sweeps may overlap in time; a place that occurs twice counts once.
 
-The subject of an event's notification is the event's topic, the same on each of perhaps thousands of rows, so its words
-are not indexed, and a search for words leaves such rows out: events are found by topic.
+The subject of a subscription's notification is the event's topic, the same on each of perhaps thousands of rows, so its
+words are not indexed, and a search for words leaves such rows out: events are found by topic.
 """
 
 import struct
@@ -28,6 +28,7 @@ from sqlalchemy import Connection, Integer, Row, Text
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.purging import PurgedBatch, PurgeRange
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
+from fieldpost.core.notification import NotificationKind
 from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.search.page_key import PageKey
 from fieldpost.core.search.tokens import tokenize
@@ -41,7 +42,7 @@ DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Backlog:
+class SearchBacklog:
     """The rows that are not indexed yet."""
 
     count: int
@@ -62,8 +63,8 @@ _oldest_batches = Statement(
 )
 _arrived = Statement(
     """
-    select notification_id, created_at, type, list_name, source_site_id,
-        case when event_id is null then subject else '' end as subject
+    select notification_id, created_at, type, list_name, whole_list, source_site_id, incident,
+        case when event_id is null or route_id is not null then subject else '' end as subject
     from notifications where created_at {any:moments}
     """,
     lists={"moments": "moment"},
@@ -72,7 +73,9 @@ _arrived = Statement(
         "created_at": Moment,
         "type": Text,
         "list_name": Text,
+        "whole_list": Text,
         "source_site_id": Text,
+        "incident": Text,
         "subject": Text,
     },
 )
@@ -121,10 +124,10 @@ _delete_chunks = Statement(
 )
 
 
-def backlog(conn: Connection, limit: int = _BATCHES) -> Backlog:
+def backlog(conn: Connection, limit: int = _BATCHES) -> SearchBacklog:
     """The number of rows that are not indexed yet, counted in at most `limit` batches, and the time of the oldest."""
     found = _backlog.run(conn, limit=limit)[0]
-    return Backlog(found.size, found.since)
+    return SearchBacklog(found.size, found.since)
 
 
 def behind_since(conn: Connection) -> datetime | None:
@@ -162,8 +165,18 @@ def purge(conn: Connection, span: PurgeRange) -> PurgedBatch:
 
 def terms_of(wanted: Filter) -> list[str]:
     """The terms that every match of this filter has, the usually rarest first."""
-    named = (("s", wanted.site), ("l", wanted.list_name), ("t", wanted.type))
+    named = (
+        ("i", wanted.incident),
+        ("s", wanted.site),
+        ("l", wanted.list_name),
+        ("t", wanted.type or _type_of(wanted.kind)),
+    )
     return [f"w:{word}" for word in wanted.words] + [f"{kind}:{name}" for kind, name in named if name is not None]
+
+
+def _type_of(kind: NotificationKind | None) -> str | None:
+    """The type that all notifications of this kind have."""
+    return kind.value if kind is NotificationKind.WEBHOOK else None
 
 
 def _chunks_of(arrived: Sequence[Row[Any]], sweep: int) -> list[tuple[int, str, bytes, int, bytes]]:
@@ -173,8 +186,9 @@ def _chunks_of(arrived: Sequence[Row[Any]], sweep: int) -> list[tuple[int, str, 
         day = day_of(row.created_at)
         for term in (
             f"t:{row.type}",
-            f"l:{row.list_name}",
+            *(f"l:{name}" for name in {row.list_name, row.whole_list} if name is not None),
             f"s:{row.source_site_id}",
+            *([f"i:{row.incident}"] if row.incident is not None else ()),
             *(f"w:{word}" for word in tokenize(row.subject)),
         ):
             by_term.setdefault((day, term), []).append(place)

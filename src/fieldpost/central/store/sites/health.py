@@ -11,13 +11,16 @@ from sqlalchemy import Connection, insert, select
 from fieldpost.central.store.engine.purging import DatedTable
 from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.schema.site_tables import site_health, site_health_samples
+from fieldpost.central.store.sites import nodes
 from fieldpost.core.sites.health import (
     Freshness,
     HealthFigures,
     SiteHealth,
+    best_link,
     figures_from,
     figures_of,
     is_worth_keeping,
+    link_state,
     report_from,
 )
 
@@ -39,6 +42,17 @@ _sampled = Statement(
     rows={"site": "text", "figures": "text"},
 )
 
+# The figures of a pair are its leader's: with a new leader they become those of its last report.
+_adopt = Statement(
+    """
+    insert into site_health (site, received_at, report, clock_offset_s)
+    select site, received_at, report, clock_offset_s from site_nodes
+    where site = :site and node = :node and received_at is not null
+    on conflict (site) do update set received_at = excluded.received_at, report = excluded.report,
+        clock_offset_s = excluded.clock_offset_s
+    """
+)
+
 SAMPLES = DatedTable("site_health_samples", "taken_at")
 
 
@@ -47,6 +61,11 @@ def keep(conn: Connection, reports: Sequence[SiteHealth]) -> None:
     newest = {health.site: health for health in reports}
     rows = [(h.site, h.received_at, _json(asdict(h.report)), h.clock_offset_s) for h in newest.values()]
     _keep.run(conn, rows)
+
+
+def adopt(conn: Connection, site: str, node: int) -> None:
+    """Let the figures of the site be those of this node, its new leader, if it has reported."""
+    _adopt.run(conn, site=site, node=node)
 
 
 def get(conn: Connection, site: str) -> SiteHealth | None:
@@ -61,9 +80,12 @@ def load_all(conn: Connection) -> dict[str, SiteHealth]:
 def sample(conn: Connection, taken_at: datetime, by: Freshness, *, now: datetime) -> int:
     """Store the figures of all sites whose figures have changed under this time; how many."""
     kept: list[tuple[str, dict[str, Any]]] = []
+    pairs = nodes.load_all(conn)
     for row in conn.execute(site_health.select()):
         before = figures_from(row.sampled) if row.sampled else None
-        figures = figures_of(_health(row), now, by)
+        health = _health(row)
+        heard = [health, *(node.health for node in pairs.get(row.site, ()))]
+        figures = figures_of(health, best_link(link_state(one, now, by) for one in heard))
         if row.sampled_at != taken_at and is_worth_keeping(figures, before, row.sampled_at, now):
             kept.append((row.site, asdict(figures)))
     if kept:

@@ -25,6 +25,7 @@ class SiteToken:
     """A token of a site, without its secret."""
 
     prefix: str
+    node: int
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
@@ -35,7 +36,7 @@ class SiteToken:
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """A code that a site may exchange for a token, once."""
+    """A code that a node of a site may exchange for a token, once."""
 
     prefix: str
     digest: bytes
@@ -44,6 +45,7 @@ class Enrolment:
     created_at: datetime
     expires_at: datetime
     ended_at: datetime | None = None
+    node: int = 0
 
 
 _saw = Statement("update sites set last_seen_at = :at where site_name {any:names}", lists={"names": "text"})
@@ -86,19 +88,20 @@ def tokens_of(conn: Connection, name: str) -> list[SiteToken]:
     return _TOKENS.all(conn, _is_of(name), by=[tokens.c.created_at.desc(), tokens.c.prefix])
 
 
-def end_tokens(conn: Connection, name: str, at: datetime) -> None:
-    """Let all tokens of the site expire at this time, if they do not expire sooner."""
+def end_tokens(conn: Connection, name: str, node: int, at: datetime) -> None:
+    """Let all tokens of the node expire at this time, if they do not expire sooner."""
     is_later = or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > at)
-    conn.execute(update(tokens).where(_is_of(name), is_later).values(expires_at=at))
+    conn.execute(update(tokens).where(_is_of(name, node), is_later).values(expires_at=at))
 
 
-def revoke_tokens(conn: Connection, name: str, now: datetime) -> None:
-    conn.execute(update(tokens).where(_is_of(name), tokens.c.revoked_at.is_(None)).values(revoked_at=now))
+def revoke_tokens(conn: Connection, name: str, now: datetime, node: int | None = None) -> None:
+    """Revoke the tokens of one node, or of all nodes of the site."""
+    conn.execute(update(tokens).where(_is_of(name, node), tokens.c.revoked_at.is_(None)).values(revoked_at=now))
 
 
 def add_enrolment(conn: Connection, enrolment: Enrolment) -> None:
-    """Add a code; it replaces unused codes of the site."""
-    end_enrolments(conn, enrolment.site_name, enrolment.created_at)
+    """Add a code; it replaces unused codes of the node."""
+    end_enrolments(conn, enrolment.site_name, enrolment.created_at, enrolment.node)
     _ENROLMENTS.add(conn, enrolment)
 
 
@@ -111,17 +114,19 @@ def end_enrolment(conn: Connection, prefix: str, now: datetime) -> None:
     conn.execute(update(enrolments).where(enrolments.c.prefix == prefix).values(ended_at=now))
 
 
-def end_enrolments(conn: Connection, name: str, now: datetime) -> None:
-    of_site = (enrolments.c.site_name == name, enrolments.c.ended_at.is_(None))
-    conn.execute(update(enrolments).where(*of_site).values(ended_at=now))
+def end_enrolments(conn: Connection, name: str, now: datetime, node: int | None = None) -> None:
+    """End the codes of one node, or of all nodes of the site."""
+    of_node = () if node is None else (enrolments.c.node == node,)
+    is_open = (enrolments.c.site_name == name, enrolments.c.ended_at.is_(None), *of_node)
+    conn.execute(update(enrolments).where(*is_open).values(ended_at=now))
 
 
-def open_enrolment(conn: Connection, name: str, now: datetime) -> Enrolment | None:
-    """The code that the site can still use."""
-    return _ENROLMENTS.first(
-        conn, enrolments.c.site_name == name, enrolments.c.ended_at.is_(None), enrolments.c.expires_at > now
-    )
+def open_enrolments(conn: Connection, name: str, now: datetime) -> list[Enrolment]:
+    """The codes that the nodes of the site can still use."""
+    is_open = (enrolments.c.site_name == name, enrolments.c.ended_at.is_(None), enrolments.c.expires_at > now)
+    return _ENROLMENTS.all(conn, *is_open, by=[enrolments.c.node])
 
 
-def _is_of(name: str) -> ColumnElement[bool]:
-    return (tokens.c.kind == "site") & (tokens.c.owner == name)
+def _is_of(name: str, node: int | None = None) -> ColumnElement[bool]:
+    of_site = (tokens.c.kind == "site") & (tokens.c.owner == name)
+    return of_site if node is None else of_site & (tokens.c.node == node)

@@ -105,9 +105,9 @@ def _own_id(request: PageRequest) -> str | None:
 
 
 ROUTES = (
-    PageRoute("GET", "/account", page, Access.VIEWER),
-    PageRoute("POST", "/account/password", change_password, Access.VIEWER),
-    PageRoute("POST", "/account/theme", change_theme, Access.VIEWER),
-    PageRoute("POST", "/account/sessions/{session_id}/end", end_session, Access.VIEWER),
-    PageRoute("POST", "/account/log-out-everywhere", log_out_everywhere, Access.VIEWER),
+    PageRoute("GET", "/account", page, Access.USER),
+    PageRoute("POST", "/account/password", change_password, Access.USER),
+    PageRoute("POST", "/account/theme", change_theme, Access.USER),
+    PageRoute("POST", "/account/sessions/{session_id}/end", end_session, Access.USER),
+    PageRoute("POST", "/account/log-out-everywhere", log_out_everywhere, Access.USER),
 )

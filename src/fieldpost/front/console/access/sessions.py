@@ -121,5 +121,5 @@ ROUTES = (
     PageRoute("POST", "/login", log_in, Access.ANYONE),
     PageRoute("GET", LINK_PATH, link_page, Access.ANYONE),
     PageRoute("POST", LINK_PATH, use_link, Access.ANYONE),
-    PageRoute("POST", "/logout", log_out, Access.VIEWER),
+    PageRoute("POST", "/logout", log_out, Access.USER),
 )

@@ -9,7 +9,7 @@ from fieldpost.central.access.tokens import OVERLAP_DEFAULT, TOKEN_LIFE, AddedTo
 from fieldpost.core.actor import Role
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
 from fieldpost.front.auth import Access
-from fieldpost.front.console.access.users import ROLES, role_of
+from fieldpost.front.console.access.users import ROLES, owner_of, role_of
 from fieldpost.front.console.kit.request import EMPTY_FORM, MenuLine, PageRequest, PageRoute, SubmittedForm, redirect
 
 PATH = "/tokens"
@@ -31,8 +31,6 @@ async def page(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Respon
         life=str(TOKEN_LIFE.days),
         as_of=request.operate.logins.now(),
         notice=request.notice(NOTICES),
-        path=PATH,
-        here=PATH,
     )
 
 
@@ -42,15 +40,16 @@ async def add(request: PageRequest) -> Response:
         added = await request.operate.tokens.add(
             request.actor,
             form.get("name", "").strip(),
-            role_of(form, tuple(Role)),
+            role := role_of(form, tuple(Role)),
             owner=form.get("owner", "") or None,
+            subscription_owner=owner_of(form, role),
             life=_life(form),
         )
     except NotFound as error:
         return await page(request, SubmittedForm.rejected(form, error, at="owner"))
     except (InvalidInput, Conflict) as error:
         # The role is limited by the owner's; the name must never have been used.
-        field = "role" if error.code == "token.role" else "name"
+        field = {"token.role": "role", "token.owner": "subscription_owner"}.get(error.code, "name")
         return await page(request, SubmittedForm.rejected(form, error, at=field))
     return _show_once(request, added)
 
@@ -64,7 +63,6 @@ async def confirm_rotate(request: PageRequest) -> Response:
         action=f"{PATH}/{found.prefix}/rotate",
         button="Rotate",
         back=PATH,
-        path=PATH,
     )
 
 
@@ -77,7 +75,7 @@ async def rotate(request: PageRequest) -> Response:
 def _show_once(request: PageRequest, added: AddedToken) -> Response:
     # The token is shown only in this response.
     url = request.backend.options.public_url.rstrip("/") or "CENTRAL"
-    return request.page("token_added.html", added=added, url=url, as_of=request.operate.logins.now(), path=PATH)
+    return request.page("token_added.html", added=added, url=url, as_of=request.operate.logins.now())
 
 
 async def confirm_revoke(request: PageRequest) -> Response:
@@ -89,7 +87,6 @@ async def confirm_revoke(request: PageRequest) -> Response:
         action=f"{PATH}/{found.prefix}/revoke",
         button="Revoke",
         back=PATH,
-        path=PATH,
     )
 
 
@@ -117,12 +114,12 @@ def _life(form: Mapping[str, str]) -> timedelta | None:
     return None if text == "never" else timedelta(days=int(text))
 
 
-MENU = MenuLine("Tokens", PATH, "Records", "t")
+MENU = MenuLine("Tokens", PATH, "Records", "t", Access.USER)
 ROUTES = (
-    PageRoute("GET", PATH, page, Access.VIEWER),
+    PageRoute("GET", PATH, page, Access.USER),
     PageRoute("POST", PATH, add, Access.ADMIN),
     PageRoute("GET", f"{PATH}/{{token_id}}/rotate", confirm_rotate, Access.ADMIN),
     PageRoute("POST", f"{PATH}/{{token_id}}/rotate", rotate, Access.ADMIN),
-    PageRoute("GET", f"{PATH}/{{token_id}}/revoke", confirm_revoke, Access.VIEWER),
-    PageRoute("POST", f"{PATH}/{{token_id}}/revoke", revoke, Access.VIEWER),
+    PageRoute("GET", f"{PATH}/{{token_id}}/revoke", confirm_revoke, Access.USER),
+    PageRoute("POST", f"{PATH}/{{token_id}}/revoke", revoke, Access.USER),
 )

@@ -26,6 +26,7 @@ ROLES = (
     (Role.VIEWER.value, "viewer: reads, except bodies"),
     (Role.OPERATOR.value, "operator: also retries and discards"),
     (Role.ADMIN.value, "admin: also configures"),
+    (Role.SUBSCRIBER.value, "subscriber: one owner's subscriptions"),
 )
 LAST_ADMIN = "this is the last active administrator; make another user admin first"
 NOTICES = {
@@ -46,15 +47,14 @@ async def page(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Respon
         own_path=own_path,
         roles=ROLES,
         notice=request.notice(NOTICES),
-        path=PATH,
-        here=PATH,
     )
 
 
 async def add(request: PageRequest) -> Response:
     form = await request.form()
     try:
-        link = await request.operate.users.add(request.actor, form.get("name", "").strip(), role_of(form))
+        name, role = form.get("name", "").strip(), role_of(form)
+        link = await request.operate.users.add(request.actor, name, role, owner_of(form, role))
     except (InvalidInput, Conflict) as error:
         return await page(request, SubmittedForm.rejected(form, error, at="name"))
     return _show_link(request, link, f"User {link.name} added")
@@ -76,7 +76,6 @@ async def one(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Respons
         own_path=own_path(name),
         roles=ROLES,
         notice=request.notice(NOTICES),
-        here=own_path(name),
     )
 
 
@@ -84,7 +83,10 @@ async def change_role(request: PageRequest) -> Response:
     form = await request.form()
     try:
         role = role_of(form)
-        await request.operate.users.change(request.actor, request.path("name"), version_of(form), role=role)
+        owner = owner_of(form, role)
+        await request.operate.users.change(
+            request.actor, request.path("name"), version_of(form), role=role, subscription_owner=owner
+        )
     except (InvalidInput, Conflict) as error:
         return await one(request, SubmittedForm.rejected(form, error, at="role", status=409))
     return redirect(own_path(request.path("name")), "role")
@@ -138,6 +140,11 @@ def role_of(form: Mapping[str, str], roles: Sequence[Role] = USER_ROLES) -> Role
     return Role(text)
 
 
+def owner_of(form: Mapping[str, str], role: Role) -> str | None:
+    """The owner name in the form, which is used for subscribers only."""
+    return (form.get("subscription_owner", "").strip() or None) if role is Role.SUBSCRIBER else None
+
+
 def is_last_admin(user: UserRecord, users: Sequence[UserRecord]) -> bool:
     """Whether this is the only enabled administrator."""
     return [one.name for one in users if one.role == Role.ADMIN and one.disabled_at is None] == [user.name]
@@ -156,9 +163,7 @@ async def _switch(request: PageRequest, *, is_disabled: bool) -> Response:
 def _show_link(request: PageRequest, link: Link, title: str) -> Response:
     """The password link, shown only in this response and in no URL."""
     base = request.backend.options.public_url.rstrip("/")
-    return request.page(
-        "password_link.html", title=title, link=link, base=base, own_path=own_path(link.name), path=PATH
-    )
+    return request.page("password_link.html", title=title, link=link, base=base, own_path=own_path(link.name))
 
 
 def _confirm_remove(request: PageRequest, name: str, why_not: str | None, status: int = 200) -> Response:
@@ -171,7 +176,6 @@ def _confirm_remove(request: PageRequest, name: str, why_not: str | None, status
         button="Remove",
         back=own_path(name),
         why_not=why_not,
-        path=PATH,
     )
 
 

@@ -39,6 +39,7 @@ async def one(request: PageRequest) -> Response:
     detail = await request.watch.events.detail(request.actor, request.path("event_id"), cursor=cursor)
     event = detail.recorded.event
     is_live = any(count and status in ("pending", "retrying") for status, count in detail.counts.items())
+    is_live |= any(one.reason == "no_template" for one in detail.withheld)
     return request.page(
         "event.html",
         detail=detail,
@@ -48,15 +49,16 @@ async def one(request: PageRequest) -> Response:
         is_live=is_live and cursor is None,
         next_path=address(f"{PATH}/{event.event_id}", {}, cursor=detail.next_cursor) if detail.next_cursor else None,
         first_path=f"{PATH}/{event.event_id}" if cursor else None,
-        path=PATH,
     )
 
 
 def _indented(payload: str) -> str:
     """The payload for reading. It is stored byte for byte; only the page adds line breaks."""
     try:
-        return json.dumps(json.loads(payload), ensure_ascii=False, indent=2)
-    except (ValueError, RecursionError):
+        shown = json.dumps(json.loads(payload), ensure_ascii=False, indent=2)
+        shown.encode()
+        return shown
+    except (ValueError, RecursionError):  # it may contain an escaped lone surrogate, which no page can show
         return payload
 
 

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from fieldpost.core.delivery.adapter import SettingField
 from fieldpost.core.delivery.retry import to_text
 from fieldpost.core.errors import FieldpostError, InvalidInput
-from fieldpost.core.events.filter import FilterEntry
+from fieldpost.core.events.filter import FilterEntry, entry_text, parse_entry
 from fieldpost.core.events.subscription import Subscription
 from fieldpost.front.console.channel_form import CLEAR, SECRET, SETTING, as_text, field_value
 from fieldpost.front.console.kit.request import field_errors
 
-_FIELDS = ("topic", "action", "resource")
 SECRETS = ("secret", "auth_secret")
 
 
@@ -56,12 +55,6 @@ def shown(fields: Sequence[SettingField], subscription: Subscription) -> dict[st
     }
 
 
-def entry_text(entry: FilterEntry) -> str:
-    """An entry of the filter as one line: `topic=orders, action=created, country=NL`."""
-    named = [(name, getattr(entry, name)) for name in _FIELDS]
-    return ", ".join(f"{name}={value}" for name, value in [*named, *entry.attributes.items()] if value is not None)
-
-
 def errors_of(error: FieldpostError) -> dict[str, str]:
     """The error by form field."""
     errors = field_errors(error)
@@ -76,19 +69,8 @@ def errors_of(error: FieldpostError) -> dict[str, str]:
 
 
 def _entries(text: str) -> list[FilterEntry]:
-    entries = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        named: dict[str, str] = {}
-        attributes: dict[str, str] = {}
-        for part in line.split(","):
-            name, equals, value = (one.strip() for one in part.partition("="))
-            if not equals or not name or not value:
-                raise InvalidInput("form.filter", f"line {number} must be name=value, name=value, …", field="filter")
-            (named if name in _FIELDS else attributes)[name] = value
-        entries.append(FilterEntry(**named, attributes=attributes))
-    return entries
+    lines = enumerate(text.splitlines(), 1)
+    return [parse_entry(line, f"line {number}") for number, line in lines if line.strip()]
 
 
 def _headers(text: str) -> dict[str, str]:

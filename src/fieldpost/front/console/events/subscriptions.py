@@ -1,16 +1,20 @@
 """Subscriptions: the list, one subscription with its form and actions, and the receivers that fail."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from functools import partial
 
 from starlette.responses import Response
 
+from fieldpost.central.access.ownership import own_name
 from fieldpost.central.operate.subscriptions import SecretShown
 from fieldpost.central.operate.trial import Trial
-from fieldpost.central.watch.subscriptions import HELD_MAX, SubscriptionHealth
-from fieldpost.core.actor import Role
+from fieldpost.central.watch.events.subscriptions import HELD_MAX, SubscriptionHealth
+from fieldpost.central.watch.issue import IssueCode
+from fieldpost.core.delivery.explain import explain_attempt
 from fieldpost.core.delivery.retry import to_text
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
+from fieldpost.core.events.filter import entry_text
 from fieldpost.core.events.subscription import Subscription, SubscriptionState, subscription_key
 from fieldpost.core.search.filters import SUBSCRIPTION_FILTERS, parse_moment, read_filters
 from fieldpost.front.auth import Access
@@ -31,7 +35,11 @@ from fieldpost.front.console.kit.times import moment_in
 PATH = "/subscriptions"
 NEW_PATH = "/new/subscription"
 UNHEALTHY_PATH = "/unhealthy-receivers"
+CHANGERS = Access.OWNER_CHANGE.roles
+"""The roles that may change a subscription."""
 FORM_BYTES_MAX = 256 * 1024
+DELIVERIES_SHOWN = 5
+"""How many deliveries the page of a subscription shows; its log shows all."""
 NOTICES = {
     "changed": "Subscription saved. Waiting notifications use the new values.",
     "pause": "Subscription paused. Its notifications are held.",
@@ -54,16 +62,19 @@ async def page(request: PageRequest) -> Response:
     cursor = query.get("cursor") or None
     found = None
     if parsed.is_readable:
-        owner, states = parsed.wanted.get("owner"), parsed.wanted.get("states", ())
-        found = await request.watch.subscriptions.page(owner=owner, states=states, cursor=cursor)
+        owner, states = own_name(request.actor, parsed.wanted.get("owner")), parsed.wanted.get("states", ())
+        found = await request.watch.subscriptions.page(
+            owner=owner, states=states, cursor=cursor, are_problems_first=True
+        )
     return request.page(
         "subscriptions.html",
         parsed.form,
         found=found,
-        # Failing ones first, within the page.
+        # On further pages, unhealthy ones come first within the page.
         lines=sorted(found.subscriptions, key=lambda one: not one.is_unhealthy) if found else [],
-        states=[state.value for state in SubscriptionState],
-        entry_text=subscription_form.entry_text,
+        may_change=request.may(*CHANGERS),
+        entry_text=entry_text,
+        parsed=parsed,
         is_filtered=bool(parsed.given),
         cursor=cursor,
         held_max=HELD_MAX,
@@ -75,7 +86,7 @@ async def page(request: PageRequest) -> Response:
 
 
 async def unhealthy(request: PageRequest) -> Response:
-    found = await request.watch.subscriptions.unhealthy()
+    found = await request.watch.subscriptions.unhealthy(request.actor.owner_limit)
     blocked = sum(one.health == "blocked" for one in found.subscriptions)
     return request.page(
         "unhealthy_receivers.html",
@@ -84,14 +95,13 @@ async def unhealthy(request: PageRequest) -> Response:
         monitored=len(found.subscriptions) - blocked,
         held=sum(one.held for one in found.subscriptions),
         held_max=HELD_MAX,
-        path=PATH,
-        here=UNHEALTHY_PATH,
+        may_reset=request.may(*Access.OWNER_OPERATE.roles),
         notice=request.notice(NOTICES),
     )
 
 
 async def one(request: PageRequest) -> Response:
-    found, _ = await request.watch.subscriptions.one(request.path("subscription_id"))
+    found, _ = await _found(request)
     verb = request.http.query_params.get("confirm", "")
     if verb in _CONFIRM:
         word, text = _CONFIRM[verb]
@@ -103,8 +113,7 @@ async def one(request: PageRequest) -> Response:
             button=word,
             back=path_of(subscription),
             hidden={"version": subscription.version},
-            path=PATH,
-            why_not=None if request.may(Role.ADMIN) else "This requires the role admin.",
+            why_not=None if request.may(*CHANGERS) else "This requires the role admin.",
         )
     return await _one(request)
 
@@ -121,7 +130,7 @@ async def add(request: PageRequest) -> Response:
         added = await actions.add(
             request.actor,
             form.get("name", "").strip(),
-            form.get("owner", "").strip(),
+            form.get("owner", "").strip() or None,
             given.filter,
             given.settings,
             given.secrets,
@@ -137,7 +146,7 @@ async def add(request: PageRequest) -> Response:
 async def change(request: PageRequest) -> Response:
     form = await request.form(FORM_BYTES_MAX)
     actions = request.operate.subscriptions
-    seen = await actions.get(request.path("subscription_id"))
+    seen = await actions.get(request.path("subscription_id"), request.actor.owner_limit)
     try:
         given = subscription_form.read(actions.fields, form, seen.settings)
         await actions.change(
@@ -174,14 +183,14 @@ async def test(request: PageRequest) -> Response:
 
 async def confirm_recovery(request: PageRequest) -> Response:
     """Ask from when on events are sent again, and count what that means."""
-    found, as_of = await request.watch.subscriptions.one(request.path("subscription_id"))
+    found, as_of = await _found(request)
     query = request.http.query_params
     given, errors, preview = {"since": query.get("since", "")}, {}, None
     since = None
     if given["since"]:
         try:
             since = moment_in(given["since"], query.get("zone", ""), "since")
-            preview = await request.operate.recovery.preview(found.subscription.subscription_id, since)
+            preview = await request.operate.recovery.preview(request.actor, found.subscription.subscription_id, since)
         except InvalidInput as error:
             errors = field_errors(error)
     return request.page(
@@ -190,10 +199,13 @@ async def confirm_recovery(request: PageRequest) -> Response:
         subscription=found.subscription,
         preview=preview,
         since=since,
+        # Most recoveries are about an outage: since when it was disabled, or its receiver fails.
+        suggested=found.subscription.state_at
+        if found.subscription.state is SubscriptionState.DISABLED
+        else found.breaker.failing_since,
         zone=query.get("zone", ""),
         own_path=path_of(found.subscription),
         as_of=as_of,
-        path=PATH,
     )
 
 
@@ -201,7 +213,7 @@ async def recover(request: PageRequest) -> Response:
     """Start the recovery, after enabling a disabled subscription; its progress is on the page of the bulk action."""
     form, id_ = await request.form(), request.path("subscription_id")
     since = parse_moment(form.get("since", ""), "since")
-    seen = await request.operate.subscriptions.get(id_)
+    seen = await request.operate.subscriptions.get(id_, request.actor.owner_limit)
     if seen.state is SubscriptionState.DISABLED:
         _, action = await request.operate.subscriptions.enable(request.actor, id_, seen.version, since)
         assert action is not None, "a recovery was asked for"
@@ -237,7 +249,7 @@ async def reset(request: PageRequest) -> Response:
     """Close the breaker of one receiver, or of all that fail."""
     form = await request.form()
     id_ = form.get("subscription_id", "")
-    found = await request.watch.subscriptions.unhealthy()
+    found = await request.watch.subscriptions.unhealthy(request.actor.owner_limit)
     chosen = [one for one in found.subscriptions if id_ in ("", one.subscription.subscription_id)]
     for one in chosen:
         await request.operate.breakers.reset(request.actor, subscription_key(one.subscription.subscription_id))
@@ -248,6 +260,11 @@ def path_of(subscription: Subscription) -> str:
     return f"{PATH}/{subscription.subscription_id}"
 
 
+async def _found(request: PageRequest) -> tuple[SubscriptionHealth, datetime]:
+    """The subscription of the page, and the time of the query."""
+    return await request.watch.subscriptions.one(request.path("subscription_id"), request.actor.owner_limit)
+
+
 async def _new(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Response:
     return request.page(
         "new_subscription.html",
@@ -256,15 +273,14 @@ async def _new(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Respon
         values={"filter": request.http.query_params.get("filter", "topic=*")},
         secrets={},
         secret_names=subscription_form.SECRETS,
-        topics=[topic.name for topic in await request.watch.events.topics()],
-        path=PATH,
-        here=NEW_PATH,
+        topics=[topic.name for topic in await request.watch.events.topics(request.actor.owner_limit)],
     )
 
 
 async def _one(request: PageRequest, form: SubmittedForm = EMPTY_FORM, tested: Trial | None = None) -> Response:
-    found, as_of = await request.watch.subscriptions.one(request.path("subscription_id"))
+    found, as_of = await _found(request)
     subscription, actions = found.subscription, request.operate.subscriptions
+    log = await request.watch.deliveries.page(request.actor, subscription.subscription_id, limit=DELIVERIES_SHOWN)
     return request.page(
         "subscription.html",
         form,
@@ -274,15 +290,17 @@ async def _one(request: PageRequest, form: SubmittedForm = EMPTY_FORM, tested: T
         values=subscription_form.shown(actions.fields, subscription),
         secrets=actions.shown_secrets(subscription),
         secret_names=subscription_form.SECRETS,
-        entries=[subscription_form.entry_text(entry) for entry in subscription.filter],
+        entries=[entry_text(entry) for entry in subscription.filter],
         retry_text=to_text(subscription.retry) if subscription.retry else "",
         why=_why(found),
+        log=log,
+        explain_attempt=explain_attempt,
+        may_change=request.may(*CHANGERS),
         tested=tested,
         steps=actions.steps(subscription, tested) if tested else (),
         own_path=path_of(subscription),
         as_of=as_of,
         held_max=HELD_MAX,
-        path=PATH,
         here=path_of(subscription),
         notice=request.notice(NOTICES),
     )
@@ -299,13 +317,17 @@ def _why(found: SubscriptionHealth) -> str | None:
         case "monitored":
             return f"The receiver failed {found.breaker.failures} times: {found.breaker.last_error or 'no answer'}"
         case "paused":
-            return f"Paused{since}{reason}. Its notifications are held."
+            untested = "" if subscription.is_verified else " Its receiver has not answered a signed test yet."
+            return f"Paused{since}{reason}. Its notifications are held.{untested}"
         case "disabled":
             return f"Disabled{since}{reason}. No notifications are created for it."
         case "removed":
             return f"Removed{since}{reason}."
         case "unverified":
-            return "The receiver has not answered a signed test yet. Its notifications are held until it does."
+            return (
+                "The receiver has not answered a signed test yet. Notifications are created and held; they are sent"
+                " once it answers a test with 2xx."
+            )
         case _:
             return None
 
@@ -318,22 +340,30 @@ def _secret_shown(request: PageRequest, made: SecretShown, title: str) -> Respon
         subscription=made.subscription,
         secret=made.secret.reveal() if made.secret else None,
         own_path=path_of(made.subscription),
-        path=PATH,
     )
 
 
-MENU = MenuLine("Subscriptions", PATH, "Set up", "b", also=(UNHEALTHY_PATH,))
+MENU = MenuLine(
+    "Subscriptions",
+    PATH,
+    "Set up",
+    "b",
+    Access.OWNER_READ,
+    also=(NEW_PATH, UNHEALTHY_PATH),
+    badge=(IssueCode.RECEIVER_BLOCKED,),
+    badge_label="blocked",
+)
 ROUTES = (
-    PageRoute("GET", PATH, page, Access.VIEWER),
-    PageRoute("POST", PATH, add, Access.ADMIN),
-    PageRoute("GET", NEW_PATH, new, Access.ADMIN),
-    PageRoute("GET", UNHEALTHY_PATH, unhealthy, Access.VIEWER),
-    PageRoute("POST", f"{UNHEALTHY_PATH}/reset", reset, Access.OPERATOR),
-    PageRoute("GET", PATH + "/{subscription_id}", one, Access.VIEWER),
-    PageRoute("POST", PATH + "/{subscription_id}/change", change, Access.ADMIN),
-    PageRoute("POST", PATH + "/{subscription_id}/rotate", rotate, Access.ADMIN),
-    PageRoute("GET", PATH + "/{subscription_id}/recover", confirm_recovery, Access.OPERATOR),
-    PageRoute("POST", PATH + "/{subscription_id}/recover", recover, Access.OPERATOR),
-    PageRoute("POST", PATH + "/{subscription_id}/test", test, Access.ADMIN),
-    PageRoute("POST", PATH + "/{subscription_id}/{verb}", move, Access.ADMIN),
+    PageRoute("GET", PATH, page, Access.OWNER_READ),
+    PageRoute("POST", PATH, add, Access.OWNER_CHANGE),
+    PageRoute("GET", NEW_PATH, new, Access.OWNER_CHANGE),
+    PageRoute("GET", UNHEALTHY_PATH, unhealthy, Access.OWNER_READ),
+    PageRoute("POST", f"{UNHEALTHY_PATH}/reset", reset, Access.OWNER_OPERATE),
+    PageRoute("GET", PATH + "/{subscription_id}", one, Access.OWNER_READ),
+    PageRoute("POST", PATH + "/{subscription_id}/change", change, Access.OWNER_CHANGE),
+    PageRoute("POST", PATH + "/{subscription_id}/rotate", rotate, Access.OWNER_CHANGE),
+    PageRoute("GET", PATH + "/{subscription_id}/recover", confirm_recovery, Access.OWNER_OPERATE),
+    PageRoute("POST", PATH + "/{subscription_id}/recover", recover, Access.OWNER_OPERATE),
+    PageRoute("POST", PATH + "/{subscription_id}/test", test, Access.OWNER_CHANGE),
+    PageRoute("POST", PATH + "/{subscription_id}/{verb}", move, Access.OWNER_CHANGE),
 )

@@ -31,13 +31,13 @@ NOTICES = {
 
 
 async def page(request: PageRequest) -> Response:
-    topics = await request.watch.events.topics()
+    topics = await request.watch.events.topics(request.actor.owner_limit)
     topics.sort(key=lambda topic: (topic.archived_at is not None, topic.name))
     return request.page("topics.html", topics=topics, path_of=path_of, notice=request.notice(NOTICES))
 
 
 async def one(request: PageRequest) -> Response:
-    topic = await request.watch.events.topic(request.path("name"))
+    topic = await request.watch.events.topic(request.path("name"), request.actor.owner_limit)
     if request.http.query_params.get("confirm") == "archive":
         return request.confirm(
             title=f"Archive the topic {topic.name}?",
@@ -46,8 +46,7 @@ async def one(request: PageRequest) -> Response:
             button="Archive",
             back=path_of(topic.name),
             hidden={"version": topic.version},
-            path=PATH,
-            why_not=None if request.may(Role.ADMIN) else "This requires the role admin.",
+            role=Role.ADMIN,
         )
     return _form(request, topic)
 
@@ -94,14 +93,14 @@ def _topic(name: str, form: Mapping[str, str]) -> Topic:
     return Topic(
         name=name,
         description=form.get("description", "").strip(),
-        attributes=_words(form.get("attributes", "")),
+        attributes=words(form.get("attributes", "")),
         schema=form.get("schema", "").strip() or None,
         example=form.get("example", "").strip() or None,
-        owners=_words(form.get("owners", "")),
+        owners=words(form.get("owners", "")),
     )
 
 
-def _words(text: str) -> tuple[str, ...]:
+def words(text: str) -> tuple[str, ...]:
     """Names, one per line or separated by commas."""
     return tuple(
         dict.fromkeys(word for line in text.splitlines() for part in line.split(",") if (word := part.strip()))
@@ -114,18 +113,16 @@ def _form(request: PageRequest, topic: Topic | None, form: SubmittedForm = EMPTY
         form,
         topic=topic,
         own_path=path_of(topic.name) if topic else PATH,
-        path=PATH,
-        here=path_of(topic.name) if topic else NEW_PATH,
         notice=request.notice(NOTICES),
     )
 
 
-MENU = MenuLine("Topics", PATH, "Set up", "o")
+MENU = MenuLine("Topics", PATH, "Set up", "o", Access.OWNER_READ, also=(NEW_PATH,))
 ROUTES = (
-    PageRoute("GET", PATH, page, Access.VIEWER),
+    PageRoute("GET", PATH, page, Access.OWNER_READ),
     PageRoute("POST", PATH, add, Access.ADMIN),
     PageRoute("GET", NEW_PATH, new, Access.ADMIN),
     PageRoute("POST", PATH + "/{name}/change", change, Access.ADMIN),
     PageRoute("POST", PATH + "/{name}/archive", archive, Access.ADMIN),
-    PageRoute("GET", PATH + "/{name}", one, Access.VIEWER),
+    PageRoute("GET", PATH + "/{name}", one, Access.OWNER_READ),
 )

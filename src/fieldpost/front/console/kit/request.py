@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from fieldpost.central.access.logins import BROWSER_S, NewSession, Origin
 from fieldpost.central.operate.operate import Operate
-from fieldpost.central.watch.issues import Issue, IssueCode
+from fieldpost.central.watch.issue import Issue, IssueCode
 from fieldpost.central.watch.watch import Watch
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import Denied, FieldpostError
@@ -137,6 +137,7 @@ class PageRequest:
             "visitor": self.visitor,
             "may_operate": self.may(Role.OPERATOR),
             "may_administer": self.may(Role.ADMIN),
+            "is_subscriber": self.may(Role.SUBSCRIBER),
             "csrf": form_token(self.secret) if self.secret else "",
             "here": self.here,
             "path": self.http.url.path,
@@ -148,7 +149,7 @@ class PageRequest:
             "warning": None,
             "errors": form.errors,
             "given": form.given,
-            "store_failure": None if self.visitor is None else self.backend.watch.health.store_failure,
+            "store_failure": self.backend.watch.health.store_failure if self.may(Role.VIEWER) else None,
         }
         return self.renderer.page(template, form.status, **shared | values)
 
@@ -162,13 +163,19 @@ class PageRequest:
         *,
         hidden: Mapping[str, object] | None = None,
         is_danger: bool = True,
+        role: Role | None = None,
         why_not: str | None = None,
         quoted: str = "",
         form: SubmittedForm = EMPTY_FORM,
         template: str = "confirm.html",
         **values: object,
     ) -> Response:
-        """The confirmation of an action. `why_not`: why it is not possible; `quoted`: foreign text before `text`."""
+        """The confirmation of an action.
+
+        It is not possible without this `role`, or for the reason `why_not`; `quoted` is foreign text before `text`.
+        """
+        if role is not None and not self.may(role):
+            why_not = f"This requires the role {role.value}."
         asked: dict[str, object] = {"title": title, "text": text, "action": action, "button": button, "back": back}
         asked |= {"hidden": hidden or {}, "is_danger": is_danger, "why_not": why_not, "quoted": quoted}
         return self.page(template, form, **asked | values)

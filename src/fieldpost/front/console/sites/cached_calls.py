@@ -164,7 +164,6 @@ async def _confirm(
         calls=calls,
         moved_on=sum(call.report.status is not CallStatus.PARKED for call in calls),
         away=sorted({site for site, _ in chosen} & away(fleet)),
-        path=PATH,
     )
 
 
@@ -222,7 +221,7 @@ def _chosen(lines: Iterable[str]) -> list[tuple[str, str]]:
     return list(dict.fromkeys(chosen))
 
 
-MENU = MenuLine("Cached calls", PATH, "Now", "k")
+MENU = MenuLine("Cached calls", PATH, "Now", "k", also=("/intents",))
 ROUTES = (
     PageRoute("GET", PATH, page, Access.VIEWER),
     PageRoute("GET", f"{PATH}/confirm", confirm, Access.OPERATOR),

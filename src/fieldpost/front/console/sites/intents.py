@@ -16,7 +16,6 @@ from fieldpost.front.console.kit.filters import address, read_filter
 from fieldpost.front.console.kit.forms import local_path
 from fieldpost.front.console.kit.request import PageRequest, PageRoute, redirect
 from fieldpost.front.console.sites.cached_calls import NOTICES, away
-from fieldpost.front.console.sites.cached_calls import PATH as CALLS_PATH
 
 PATH = "/intents"
 OPEN = (IntentState.WAITING, IntentState.SENT)
@@ -59,7 +58,6 @@ async def page(request: PageRequest) -> Response:
         is_filtered=bool(parsed.given),
         as_of=fleet.as_of,
         cursor=cursor,
-        path=CALLS_PATH,
         here=address(PATH, parsed.read, cursor=cursor),
         notice=request.notice(NOTICES),
     )
@@ -77,7 +75,6 @@ async def one(request: PageRequest) -> Response:
         times=_TIMES,
         as_of=fleet.as_of,
         own_path=f"{PATH}/{intent.intent_id}",
-        path=CALLS_PATH,
         notice=request.notice(NOTICES),
     )
 

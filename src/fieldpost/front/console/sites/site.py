@@ -6,17 +6,18 @@ from urllib.parse import quote, urlencode
 
 from starlette.responses import Response
 
-from fieldpost.central.operate.sites import OVERLAP_DEFAULT
-from fieldpost.central.watch.issues import site_path
+from fieldpost.central.operate.sites import OVERLAP_DEFAULT, AddedSite, Invitation
+from fieldpost.central.watch.issue import site_path
 from fieldpost.central.watch.sites import HealthHistory, SiteState
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.kpi import NOTHING
 from fieldpost.core.sites.health import KEEP_EVERY, HealthFigures, LinkState, SiteCondition
+from fieldpost.core.sites.node import NODES
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.chart import SPAN_DEFAULT, SPANS, Chart, ChartSpan, Series, draw
 from fieldpost.front.console.kit.request import EMPTY_FORM, PageRequest, PageRoute, SubmittedForm, redirect
 from fieldpost.front.console.sites.intents import ENDED, OPEN
-from fieldpost.front.console.sites.sites import METHODS, central_of, credentials_page
+from fieldpost.front.console.sites.sites import METHODS, VALID_HOURS, central_of, credentials_page, valid_of
 
 OPEN_MAX, ENDED_MAX = 20, 8
 HOLDS = KEEP_EVERY + timedelta(minutes=10)
@@ -25,6 +26,7 @@ OVERLAPS = (("24", "for 1 day"), ("1", "for 1 hour"), ("168", "for 7 days"), ("0
 NOTICES = {
     "revoked": "Site revoked: central rejects everything it sends. Create a new code to readmit it.",
     "cancelled": "Request cancelled.",
+    "node_removed": "Node removed: central rejects everything it sends.",
 }
 
 HealthPoints = Sequence[tuple[datetime, HealthFigures]]
@@ -44,6 +46,7 @@ async def page(request: PageRequest) -> Response:
         report=state.health.report if state.health else None,
         since=since(state, history),
         access=await watch.sites.access(name),
+        switches=await watch.sites.switches(name) if state.is_pair else [],
         figures=snapshot.of_sites.get(name, NOTHING),
         by=watch.kpis.by,
         span=span,
@@ -61,11 +64,67 @@ async def page(request: PageRequest) -> Response:
 async def rotate(request: PageRequest) -> Response:
     form, name, operate = await request.form(), request.path("name"), request.operate.sites
     try:
-        central, overlap = central_of(request, form), _overlap_of(form)
+        central, overlap, node = central_of(request, form), _overlap_of(form), _node_of(form)
+        if form.get("by") == "token":
+            given: AddedSite | Invitation = await operate.rotate_token(request.actor, name, overlap, node=node)
+        else:
+            given = await operate.rotate(request.actor, name, overlap, node=node)
     except InvalidInput as error:
         return await confirm_rotate(request, SubmittedForm.rejected(form, error))
-    rotate_one = operate.rotate_token if form.get("by") == "token" else operate.rotate
-    return credentials_page(request, await rotate_one(request.actor, name, overlap), central, "ITS-FOLDER")
+    return credentials_page(request, given, central, "ITS-FOLDER")
+
+
+async def confirm_add_node(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Response:
+    access = await request.watch.sites.access(request.path("name"))
+    name = access.record.name
+    why_not = "The site has two nodes already." if len(access.nodes) > 1 else None
+    return request.confirm(
+        form=form,
+        template="site_add_node.html",
+        title=f"Add a node to {name}",
+        text="The second node runs on its own machine and keeps a copy of the site's buffer. You get a command to run"
+        " there; it is shown only once.",
+        action=f"{site_path(name)}/add-node",
+        button="Add node",
+        is_danger=False,
+        back=site_path(name),
+        why_not="The site is revoked. Create a new code first." if access.record.revoked_at else why_not,
+        valid_hours=VALID_HOURS,
+        methods=METHODS,
+        central=request.own_url or "",
+    )
+
+
+async def add_node(request: PageRequest) -> Response:
+    form, name, operate = await request.form(), request.path("name"), request.operate.sites
+    try:
+        central, valid = central_of(request, form), valid_of(form)
+    except InvalidInput as error:
+        return await confirm_add_node(request, SubmittedForm.rejected(form, error))
+    if form.get("by") == "token":
+        return credentials_page(request, await operate.add_node_token(request.actor, name), central, f"./{name}")
+    return credentials_page(request, await operate.add_node(request.actor, name, valid), central, f"./{name}")
+
+
+async def confirm_remove_node(request: PageRequest) -> Response:
+    access = await request.watch.sites.access(request.path("name"))
+    name, node = access.record.name, _required_node(request.http.query_params)
+    return request.confirm(
+        title=f"Remove node {node} of {name}?",
+        text="Its tokens and codes stop working, and central closes its connections. The other node continues."
+        " Rows that only this node has stay on its disk.",
+        action=f"{site_path(name)}/remove-node",
+        button="Remove",
+        back=site_path(name),
+        hidden={"node": node},
+        why_not=None if len(access.nodes) > 1 else "The site has one node. Revoke the site instead.",
+    )
+
+
+async def remove_node(request: PageRequest) -> Response:
+    node = _required_node(await request.form())
+    removed = await request.operate.sites.remove_node(request.actor, request.path("name"), node)
+    return redirect(site_path(removed.name), "node_removed")
 
 
 async def confirm_revoke(request: PageRequest) -> Response:
@@ -103,6 +162,7 @@ async def confirm_rotate(request: PageRequest, form: SubmittedForm = EMPTY_FORM)
         is_danger=False,
         back=site_path(name),
         has_tokens=has_tokens,
+        nodes=[(str(node), f"node {node}") for node in access.nodes],
         overlaps=OVERLAPS,
         methods=METHODS,
         central=request.own_url or "",
@@ -117,7 +177,7 @@ def since(state: SiteState, history: HealthHistory) -> datetime | None:
         case SiteCondition.NEW:
             return state.record.created_at
         case SiteCondition.OFFLINE | SiteCondition.LATE | SiteCondition.STOPPED:
-            return state.health.received_at if state.health else None
+            return state.heard_at
         case SiteCondition.FAILING:
             failing_s = state.health.report.failing_for_s if state.health else None
             return state.health.received_at - timedelta(seconds=failing_s) if state.health and failing_s else None
@@ -158,6 +218,7 @@ def _charts(points: HealthPoints, span: ChartSpan, end: datetime) -> list[Chart]
     def drawn(key: str, title: str, *lines: Series) -> Chart:
         return draw(key, title, lines, span, end, is_stepped=True, gap=HOLDS, bands=bands)
 
+    lag = [(at, figures.lag_s) for at, figures in points if figures.lag_s is not None]
     return [
         drawn("backlog", "Waiting at the site", series("waiting", "depth")),
         drawn(
@@ -166,6 +227,7 @@ def _charts(points: HealthPoints, span: ChartSpan, end: datetime) -> list[Chart]
             series("parked calls", "parked", "bad"),
             series("rejected", "rejected", "wait"),
         ),
+        *([drawn("lag", "Lag of the standby, in seconds", Series("lag", lag, "wait"))] if lag else []),
     ]
 
 
@@ -174,6 +236,20 @@ def _overlap_of(form: Mapping[str, str]) -> timedelta:
     if hours not in dict(OVERLAPS):
         raise InvalidInput("site.overlap", f"overlap_h must be one of {', '.join(dict(OVERLAPS))}", field="overlap_h")
     return timedelta(hours=int(hours))
+
+
+def _node_of(form: Mapping[str, str]) -> int | None:
+    text = form.get("node", "")
+    if text not in ("", *map(str, NODES)):
+        raise InvalidInput("site.node", "node must be 0 or 1", field="node")
+    return int(text) if text else None
+
+
+def _required_node(form: Mapping[str, str]) -> int:
+    node = _node_of(form)
+    if node is None:
+        raise InvalidInput("site.node", "node must be 0 or 1", field="node")
+    return node
 
 
 class _NotificationsUrl:
@@ -191,6 +267,10 @@ _ONE = "/sites/{name:path}"
 ROUTES = (
     PageRoute("GET", f"{_ONE}/rotate", confirm_rotate, Access.ADMIN),
     PageRoute("POST", f"{_ONE}/rotate", rotate, Access.ADMIN),
+    PageRoute("GET", f"{_ONE}/add-node", confirm_add_node, Access.ADMIN),
+    PageRoute("POST", f"{_ONE}/add-node", add_node, Access.ADMIN),
+    PageRoute("GET", f"{_ONE}/remove-node", confirm_remove_node, Access.ADMIN),
+    PageRoute("POST", f"{_ONE}/remove-node", remove_node, Access.ADMIN),
     PageRoute("GET", f"{_ONE}/revoke", confirm_revoke, Access.ADMIN),
     PageRoute("POST", f"{_ONE}/revoke", revoke, Access.ADMIN),
     PageRoute("GET", _ONE, page, Access.VIEWER),

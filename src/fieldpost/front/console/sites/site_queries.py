@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 
 from starlette.responses import Response
 
-from fieldpost.central.watch.issues import site_path
+from fieldpost.central.watch.issue import site_path
 from fieldpost.core.errors import InvalidInput, NotFound
 from fieldpost.core.ids import is_id
+from fieldpost.core.search.filters import SITE_EVENT_FILTERS
 from fieldpost.core.sites.intent import Intent, IntentKind
-from fieldpost.core.times import from_text, to_text
+from fieldpost.core.times import to_text
 from fieldpost.front.auth import Access
+from fieldpost.front.console.kit.filters import TIMES, FilterQuery
 from fieldpost.front.console.kit.request import EMPTY_FORM, PageRequest, PageRoute, SubmittedForm, redirect
 from fieldpost.front.console.kit.times import moment_in
 from fieldpost.front.console.sites.intents import rows
@@ -21,8 +23,7 @@ from fieldpost.front.console.sites.intents import rows
 ROWS_MAX = 100
 """Rows per query."""
 KINDS = {"resubmit": IntentKind.RESUBMIT_REJECTED, "discard": IntentKind.DISCARD_REJECTED}
-SEVERITIES = ("info", "warning", "error")
-EVENT_FIELDS = ("severity", "kind", "message_id", "from", "to")
+EVENT_FIELDS = tuple(field.name for field in SITE_EVENT_FILTERS)
 NOTICES = {
     "resubmit": "Requested. The site forwards them again when it is connected. Then query the box again.",
     "discard": "Requested. The site discards them when it is connected. Then query the box again.",
@@ -73,7 +74,7 @@ async def query_events(request: PageRequest) -> Response:
     form = {name: value.strip() for name, value in (await request.form()).items()}
     try:
         asked = {name: form.get(name, "") for name in (*EVENT_FIELDS, "cursor")}
-        for name in ("from", "to"):
+        for name in TIMES:
             if asked[name]:
                 asked[name] = to_text(moment_in(asked[name], form.get("zone", ""), name))
         return await _query(request, IntentKind.QUERY_EVENTS, asked, "events")
@@ -84,7 +85,13 @@ async def query_events(request: PageRequest) -> Response:
 async def events(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Response:
     state, as_of = await request.watch.sites.one(request.path("name"))
     intent = await _intent(request, state.record.name, IntentKind.QUERY_EVENTS)
-    arguments = {name: str(value) for name, value in (intent.arguments if intent else {}).items()}
+    asked = intent.arguments if intent else {}
+    arguments = {name: str(asked[name]) for name in EVENT_FIELDS if name in asked}
+    given = dict(form.given) or arguments
+    # Times of a rejected form are as typed, in the browser's zone.
+    read: dict[str, str | list[str]] = {
+        name: given[name] for name in EVENT_FIELDS if given.get(name) and not (form.given and name in TIMES)
+    }
     return request.page(
         "site_events.html",
         form,
@@ -92,13 +99,9 @@ async def events(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Resp
         site=state,
         intent=intent,
         rows=rows(intent) if intent else [],
-        arguments={name: arguments[name] for name in EVENT_FIELDS if name in arguments},
-        begin=None if form.given else from_text(arguments.get("from", "")),
-        end=None if form.given else from_text(arguments.get("to", "")),
-        zone=form.given.get("zone", ""),
-        severities=SEVERITIES,
+        arguments=arguments,
+        query=FilterQuery(None, read, given, given.get("zone", ""), dict(form.errors), SITE_EVENT_FILTERS),
         own_path=site_path(state.record.name),
-        given=form.given or {n: v for n, v in arguments.items() if n not in ("from", "to")},
         notice=request.notice(NOTICES),
     )
 

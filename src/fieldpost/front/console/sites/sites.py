@@ -4,19 +4,20 @@ The list has pages of 100. All users share one read of the fleet, so a page cost
 """
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from urllib.parse import urlsplit
 
 from starlette.responses import Response
 
 from fieldpost.central.operate.sites import AddedSite, Invitation
-from fieldpost.central.watch.issues import IssueCode, site_path
-from fieldpost.central.watch.sites import SiteState, worst_first
+from fieldpost.central.watch.issue import IssueCode, site_path
+from fieldpost.central.watch.sites import SiteFilter, worst_first
 from fieldpost.core.errors import Conflict, InvalidInput
-from fieldpost.core.sites.health import SiteCondition
+from fieldpost.core.search.filters import SITE_FILTERS
 from fieldpost.front.auth import Access
-from fieldpost.front.console.kit.filters import address
+from fieldpost.front.console.kit.filters import address, read_filter
 from fieldpost.front.console.kit.request import EMPTY_FORM, MenuLine, PageRequest, PageRoute, SubmittedForm
 
 PATH = "/sites"
@@ -24,21 +25,19 @@ PAGE_SIZE = 100
 VALID_HOURS = (("1", "1 hour"), ("24", "1 day"), ("168", "7 days"))
 METHODS = (("code", "a one-time code (recommended)"), ("token", "a token, for automated setup"))
 
-_WITH_ISSUES = (SiteCondition.OFFLINE, SiteCondition.LATE, SiteCondition.FAILING, SiteCondition.STOPPED)
-STATES: Mapping[str, tuple[str, Callable[[SiteState], bool]]] = {
-    "issues": ("with issues", lambda site: site.condition in _WITH_ISSUES or _reported(site, "parked", "rejected") > 0),
-    "offline": ("offline", lambda site: site.condition is SiteCondition.OFFLINE),
-    "stopped": ("stopped", lambda site: site.condition is SiteCondition.STOPPED),
-    "late": ("late", lambda site: site.condition is SiteCondition.LATE),
-    "failing": ("cannot forward", lambda site: site.condition is SiteCondition.FAILING),
-    "online": ("online", lambda site: site.condition is SiteCondition.ONLINE),
-    "waiting": ("with waiting messages", lambda site: bool(site.depth)),
-    "parked": ("with parked calls", lambda site: _reported(site, "parked") > 0),
-    "rejected": ("with rejected notifications", lambda site: _reported(site, "rejected") > 0),
-    "new": ("not enrolled yet", lambda site: site.condition is SiteCondition.NEW),
-    "revoked": ("revoked", lambda site: site.condition is SiteCondition.REVOKED),
+STATE_WORDS = {
+    "issues": "with issues",
+    "offline": "offline",
+    "stopped": "stopped",
+    "late": "late",
+    "failing": "cannot forward",
+    "online": "online",
+    "waiting": "with waiting messages",
+    "parked": "with parked calls",
+    "rejected": "with rejected notifications",
+    "new": "not enrolled yet",
+    "revoked": "revoked",
 }
-"""The states to filter by: label and predicate."""
 
 
 async def add(request: PageRequest) -> Response:
@@ -58,16 +57,14 @@ async def add(request: PageRequest) -> Response:
 
 
 async def page(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Response:
-    query = request.http.query_params
-    state, name = query.get("state", ""), query.get("name", "").strip()
+    parsed = read_filter(request.http.query_params, SITE_FILTERS, SiteFilter.parse)
     fleet = await request.watch.sites.all()
-    found = fitting(fleet.sites, state, name)
+    found = worst_first(filter(parsed.wanted.matches, fleet.sites)) if parsed.is_readable else []
     pages = max(1, -(-len(found) // PAGE_SIZE))
-    number = min(_whole(query.get("page")), pages)
-    fields = {key: value for key, value in (("state", state), ("name", name)) if value}
+    number = min(_whole(request.http.query_params.get("page")), pages)
     return request.page(
         "sites.html",
-        form,
+        form if parsed.is_readable else replace(form, status=422),
         as_of=fleet.as_of,
         sites=found[(number - 1) * PAGE_SIZE : number * PAGE_SIZE],
         count=len(found),
@@ -75,25 +72,13 @@ async def page(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Respon
         page_size=PAGE_SIZE,
         number=number,
         pages=pages,
-        link_to=lambda page: address(PATH, fields, page=str(page) if page > 1 else None),
-        state=state,
-        name=name,
-        states=[(key, words) for key, (words, _) in STATES.items()],
-        here=address(PATH, fields, page=str(number) if number > 1 else None),
+        link_to=lambda page: address(PATH, parsed.read, page=str(page) if page > 1 else None),
+        parsed=parsed,
+        state_words=STATE_WORDS,
+        here=address(PATH, parsed.read, page=str(number) if number > 1 else None),
         central=request.own_url or "",
         valid_hours=VALID_HOURS,
         methods=METHODS,
-    )
-
-
-def fitting(sites: Sequence[SiteState], state: str, name: str) -> list[SiteState]:
-    """The sites in this state whose names contain all these words, those with issues first."""
-    if state and state not in STATES:
-        raise InvalidInput("state.unknown", f"state must be one of {', '.join(STATES)}", field="state")
-    words = name.casefold().split()
-    is_fit = STATES[state][1] if state else lambda _: True
-    return worst_first(
-        site for site in sites if is_fit(site) and all(word in site.record.name.casefold() for word in words)
     )
 
 
@@ -109,12 +94,12 @@ def credentials_page(request: PageRequest, given: Invitation | AddedSite, centra
     return request.page(
         "site_credentials.html",
         name=given.name,
+        node=given.node,
         command=command,
         token=token,
         expires_at=expires_at,
         own_path=site_path(given.name),
         is_local=(urlsplit(central).hostname or "") in ("localhost", "127.0.0.1", "::1"),
-        here=site_path(given.name),
     )
 
 
@@ -141,12 +126,6 @@ def central_of(request: PageRequest, form: Mapping[str, str]) -> str:
             field="central",
         )
     return text.rstrip("/")
-
-
-def _reported(site: SiteState, *names: str) -> int:
-    if site.health is None or site.condition is SiteCondition.REVOKED:
-        return 0
-    return sum(getattr(site.health.report, name) for name in names)
 
 
 def _whole(text: str | None) -> int:

@@ -147,6 +147,7 @@ document.addEventListener("htmx:afterSwap", (event) => {
   setOffline(false);
   showLocalTimes(document);
   prepareCharts();
+  showFitting();
   if (event.detail.target.id !== "live") return;
   const live = document.getElementById("live");
   if (live) showHeldBack(live);
@@ -245,6 +246,19 @@ document.addEventListener("change", (event) => {
     for (const box of document.querySelectorAll("input[data-select]")) box.checked = event.target.checked;
   }
   if (event.target.matches("input[data-select], input[data-select-all]")) showSelection();
+});
+
+// Fields that depend on a choice: [data-with] (the id of the select) shows itself for [data-values], or if it has content.
+function showFitting() {
+  for (const part of document.querySelectorAll("[data-with]")) {
+    const choice = document.getElementById(part.dataset.with);
+    const fits = part.dataset.values.split(" ").includes(choice.value || choice.dataset.default);
+    const isFilled = [...part.querySelectorAll("input")].some((input) => input.value);
+    part.hidden = !fits && !isFilled && !part.querySelector(".wrong");
+  }
+}
+document.addEventListener("change", (event) => {
+  if (event.target.matches("select")) showFitting();
 });
 
 // Load a file into a textarea: by input[data-fill] (the id of the textarea) or by drag and drop (textarea[data-drop]).
@@ -381,6 +395,7 @@ document.addEventListener("keydown", (event) => {
 
 showLocalTimes(document);
 showSelection();
+showFitting();
 prepareCharts();
 for (const hint of document.querySelectorAll(".keys-hint, [data-file-hint]")) hint.hidden = false;
 // Show the notice of an action once: remove it from the URL.

@@ -4,7 +4,6 @@ import asyncio
 import socket
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from ipaddress import ip_address
 from typing import Any
 
@@ -20,6 +19,7 @@ from fieldpost.outbound.guard import Resolve
 from fieldpost.outbound.options import OutboundOptions
 from fieldpost.outbound.outbound import Outbound
 from fieldpost.testing import MailServer, MailServerThread
+from support.black_hole import BlackHole
 from support.mailing import after, due, envelope, notification
 
 NAME = {"host": "mail.plant.example"}
@@ -99,26 +99,6 @@ async def test_a_host_of_a_denied_range_is_refused_when_it_is_typed() -> None:
     with pytest.raises(InvalidInput, match="may not be reached"):
         await adapter.check_hosts(NAME)
     await adapter.close()
-
-
-class BlackHole:
-    """An address that swallows connections: its queue is full and nobody accepts, so the kernel drops what comes."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._stack = ExitStack()
-        listener = self._stack.enter_context(socket.socket())
-        listener.bind((host, port))
-        listener.listen(0)
-        for _ in range(4):
-            filler = self._stack.enter_context(socket.socket())
-            filler.setblocking(False)
-            filler.connect_ex((host, port))
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
 
 @pytest.mark.fault(65)

@@ -4,16 +4,19 @@ import asyncio
 import base64
 import gzip
 import json
+import ssl
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import standardwebhooks
+import trustme
 
 from fieldpost import verify_webhook
 from fieldpost.central.adapters.webhook.adapter import WebhookAdapter
 from fieldpost.core.delivery.adapter import Envelope
+from fieldpost.core.delivery.exchange import BODY_BYTES_KEPT, HEADER_CHARACTERS_KEPT
 from fieldpost.core.delivery.outcome import (
     Delivered,
     Evidence,
@@ -23,26 +26,17 @@ from fieldpost.core.delivery.outcome import (
     TransientFailure,
     Uncertain,
 )
-from fieldpost.core.events.event import Event, RecordedEvent
 from fieldpost.core.events.signature import make_signing_secret
-from fieldpost.core.ids import NotificationId
 from fieldpost.core.secret import Secret
 from fieldpost.core.times import to_text
 from fieldpost.outbound.options import OutboundOptions
 from fieldpost.outbound.outbound import Outbound
 from fieldpost.testing import HttpServer
+from support.ports import closed_port
 from support.token_server import token_server
+from support.webhooks import DATED, ID, SECRET, webhook
 
-SECRET = make_signing_secret(bytes(range(32)))
 FORMER = make_signing_secret(bytes(range(32, 64)))
-EVENT = Event(
-    event_id="00000000-0000-7000-8000-000000000001",
-    topic="orders.created",
-    source="app:shop",
-    payload='{ "order" : 17 }',
-    correlation_id="trace-ü1",
-)
-ID = NotificationId("0198c8a0-0000-7000-8000-000000000001")
 
 
 @pytest.fixture
@@ -58,23 +52,10 @@ async def outbound() -> AsyncIterator[Outbound]:
     await outbound.close()
 
 
-def envelope(server: HttpServer, **settings: Any) -> Envelope:
-    given = {"url": f"{server.url}/in", "secret": SECRET, "quick_tries_base_s": 0.01, **settings}
-    return Envelope(
-        notification_id=ID,
-        list_name="billing",
-        subject="orders.created",
-        body="",
-        targets=("subscription:1",),
-        settings=given,
-        dated=datetime(2026, 11, 15, 8, 0, tzinfo=UTC),
-        gate=lambda: None,
-        event=RecordedEvent(EVENT, datetime(2026, 11, 15, 8, 0, tzinfo=UTC)),
-    )
-
-
 async def deliver(server: HttpServer, outbound: Outbound, deadline_s: float = 30.0, **settings: Any) -> Outcome:
-    return await WebhookAdapter(outbound=outbound, deadline_s=deadline_s).deliver(envelope(server, **settings))
+    return await WebhookAdapter(outbound=outbound, deadline_s=deadline_s).deliver(
+        webhook(f"{server.url}/in", **settings)
+    )
 
 
 @pytest.mark.dec("DEC-49")
@@ -188,6 +169,22 @@ async def test_other_statuses_are_not_repeated_and_counted(server: HttpServer, o
     assert str(status) in outcome.error
 
 
+@pytest.mark.req("WHK-18", "WHK-21")
+@pytest.mark.dec("DEC-45")
+@pytest.mark.parametrize("phase", ["connect", "tls"])
+async def test_a_connection_that_fails_is_the_receivers_failure_and_repeated(outbound: Outbound, phase: str) -> None:
+    """A closed port; a certificate of an unknown authority."""
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(serving)
+    async with HttpServer(tls=serving) as server:
+        port = server.port if phase == "tls" else closed_port()
+        outcome = await WebhookAdapter(outbound=outbound).deliver(webhook(f"https://127.0.0.1:{port}/", quick_tries=2))
+        assert not server.requests
+    assert isinstance(outcome, TransientFailure)
+    assert (outcome.phase, outcome.evidence) == (phase, Evidence.FAILS)
+    assert [one.phase for one in outcome.exchanges[0].tries] == [phase] * 3
+
+
 async def test_the_last_try_decides(server: HttpServer, outbound: Outbound) -> None:
     server.on().answer(503)
     outcome = await deliver(server, outbound)
@@ -208,6 +205,8 @@ async def test_a_code_to_give_up_on_is_permanent_and_410_means_gone(server: Http
 
 
 @pytest.mark.fault(51)
+@pytest.mark.req("WHK-18", "WHK-21")
+@pytest.mark.dec("DEC-20", "DEC-60")
 @pytest.mark.parametrize(
     ("header", "wait_s"),
     [
@@ -228,6 +227,7 @@ async def test_retry_after_is_honoured_within_a_second_and_a_day(
     server.on().answer(status, headers={"Retry-After": header})
     outcome = await deliver(server, outbound)
     assert isinstance(outcome, TransientFailure)
+    assert outcome.evidence is Evidence.FAILS, "a 429 is counted like any other failure"
     assert outcome.retry_after == (None if wait_s is None else timedelta(seconds=wait_s))
     assert len(server.requests) == (5 if wait_s is None else 1), "no quick try follows a Retry-After"
 
@@ -248,9 +248,9 @@ async def test_a_receiver_that_hangs_ends_at_the_deadline_without_another_try(
     if how == "hangs":
         server.on().hang()
     else:
-        server.on().answer(200, b"x" * 100).drip(0.2)
-    async with asyncio.timeout(10):
-        outcome = await deliver(server, outbound, deadline_s=0.6)
+        server.on().answer(200, b"x" * 100).drip(0.5)
+    async with asyncio.timeout(30):
+        outcome = await deliver(server, outbound, deadline_s=1.5)
     assert isinstance(outcome, Uncertain)
     assert (outcome.evidence, outcome.phase, len(server.requests)) == (Evidence.FAILS, "answer", 1)
 
@@ -258,7 +258,7 @@ async def test_a_receiver_that_hangs_ends_at_the_deadline_without_another_try(
 @pytest.mark.fault(48)
 async def test_a_status_counts_even_if_the_body_drips(server: HttpServer, outbound: Outbound) -> None:
     server.on().raw(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nslow").then_hang()
-    assert isinstance(await deliver(server, outbound, deadline_s=0.6), Delivered)
+    assert isinstance(await deliver(server, outbound, deadline_s=1.5), Delivered)
 
 
 @pytest.mark.fault(49)
@@ -274,6 +274,20 @@ async def test_at_most_64_kib_of_a_response_are_read_and_1_kb_is_kept(
     outcome = await deliver(server, outbound)
     assert isinstance(outcome, Delivered)
     assert len(outcome.exchanges[0].response_body) <= 1024
+
+
+@pytest.mark.threat(16)
+async def test_of_a_secret_at_the_end_of_what_is_kept_no_part_is_kept(server: HttpServer, outbound: Outbound) -> None:
+    secret = "correct-horse-battery-staple"
+    body = b"x" * (BODY_BYTES_KEPT - 10) + secret.encode()
+    header = "h" * (HEADER_CHARACTERS_KEPT - 10) + secret
+    server.on().answer(403, body, headers={"X-Seen": header})
+    auth = {"auth": "header", "auth_header": "X-Api-Key", "auth_secret": Secret(secret)}
+    outcome = await deliver(server, outbound, **auth)
+    kept = outcome.exchanges[0]
+    assert kept.response_body.startswith("x" * 100)
+    assert kept.response_headers["X-Seen"].startswith("h" * 100)
+    assert "corr" not in kept.response_body + kept.response_headers["X-Seen"]
 
 
 @pytest.mark.fault(50)
@@ -342,7 +356,6 @@ async def test_stored_settings_that_are_invalid_park_with_the_reason(server: Htt
 @pytest.mark.dec("DEC-62")
 async def test_410_fails_the_target_of_a_list_and_the_others_get_it(server: HttpServer, outbound: Outbound) -> None:
     server.on(path="/gone").answer(410)
-    sent = envelope(server)
     of_list = Envelope(
         notification_id=ID,
         list_name="hooks",
@@ -350,7 +363,7 @@ async def test_410_fails_the_target_of_a_list_and_the_others_get_it(server: Http
         body="It stopped.",
         targets=(f"{server.url}/gone", f"{server.url}/good"),
         settings={"secret": SECRET},
-        dated=sent.dated,
+        dated=DATED,
         gate=lambda: None,
     )
     outcome = await WebhookAdapter(outbound=outbound).deliver(of_list)

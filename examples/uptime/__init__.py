@@ -1,0 +1,1 @@
+"""An uptime and certificate monitor that notifies through Fieldpost."""

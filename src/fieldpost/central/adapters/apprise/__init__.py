@@ -1,0 +1,1 @@
+"""Notifications to any service that Apprise reaches over HTTP."""

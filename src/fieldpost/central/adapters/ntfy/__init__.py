@@ -1,0 +1,1 @@
+"""Notifications as messages to topics of an ntfy server."""

@@ -1,0 +1,1 @@
+"""Notifications as events of PagerDuty's Events API v2."""

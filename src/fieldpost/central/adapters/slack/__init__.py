@@ -1,0 +1,1 @@
+"""Notifications through incoming webhooks of Slack, Mattermost and Rocket.Chat."""

@@ -1,0 +1,1 @@
+"""Notifications as text messages, through Kannel, Twilio or the HTTP API of a gateway."""

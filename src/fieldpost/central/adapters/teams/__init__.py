@@ -1,0 +1,1 @@
+"""Notifications as Adaptive Cards through Workflows of Microsoft Teams."""

@@ -1,0 +1,1 @@
+"""Notifications as messages of a Telegram bot."""

@@ -1,0 +1,1 @@
+"""The ZGW API: its clients, kanalen and abonnementen."""

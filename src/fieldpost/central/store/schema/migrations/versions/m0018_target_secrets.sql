@@ -1,0 +1,1 @@
+ALTER TABLE list_targets ADD COLUMN secret TEXT;

@@ -1,0 +1,1 @@
+"""Views of events: topics, subscriptions, routes, templates, results and deliveries."""

@@ -1,0 +1,1 @@
+"""Commands for logging in, users, tokens and ZGW clients."""

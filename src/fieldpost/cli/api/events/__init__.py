@@ -1,0 +1,1 @@
+"""Commands for events, topics, subscriptions, routes and templates."""

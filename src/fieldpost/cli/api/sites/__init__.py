@@ -1,0 +1,1 @@
+"""Commands for sites, their calls and queries."""

@@ -1,0 +1,1 @@
+"""Text messages: phone numbers and segments."""

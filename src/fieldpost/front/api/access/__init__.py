@@ -1,0 +1,1 @@
+"""The API of users, sessions, tokens and ZGW clients."""

@@ -1,0 +1,1 @@
+"""The API of events, topics, subscriptions, routes and templates."""

@@ -1,0 +1,1 @@
+"""The API of sites, their calls and the commands to them."""

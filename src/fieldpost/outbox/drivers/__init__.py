@@ -1,0 +1,1 @@
+"""One module per kind of connection; each is imported when an application passes such a connection."""

@@ -1,0 +1,1 @@
+"""SQL of the pair: numbers of changes, copies of rows, digests."""

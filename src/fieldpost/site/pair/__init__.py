@@ -1,0 +1,1 @@
+"""The two nodes of a site: the exchange of their changes."""
