@@ -5,7 +5,6 @@ for durations inside a process, because the wall clock may step. Socket timeouts
 time directly.
 """
 
-import asyncio
 import time
 from datetime import UTC, datetime
 from typing import Protocol
@@ -34,6 +33,8 @@ class SystemClock:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
+        import asyncio  # here, because scripts at a site need the clock, but no event loop
+
         await asyncio.sleep(seconds)
 
     def pause(self, seconds: float) -> None:

@@ -9,7 +9,7 @@ import apsw
 
 from fieldpost import Site
 from fieldpost.core.sites.message import CallRecord, Message
-from fieldpost.site.buffer import event_log
+from fieldpost.site.buffer import event_log, event_queries
 from fieldpost.site.carriers.database import DatabaseCarrier
 from fieldpost.site.carriers.http import ExternalCarrier
 from fieldpost.site.config.folder import read_folder
@@ -106,8 +106,8 @@ class Plant:
 
     def events(self, call_id: str | None = None) -> list[event_log.SiteEvent]:
         """What the event log tells, the oldest first."""
-        wanted = event_log.SiteEventFilter(message_id=call_id)
-        return self.site._buffer.read(lambda cursor: event_log.query(cursor, wanted))[::-1]
+        wanted = event_queries.SiteEventFilter(message_id=call_id)
+        return self.site._buffer.read(lambda cursor: event_queries.query(cursor, wanted))[::-1]
 
     def kinds(self, call_id: str | None = None) -> list[str]:
         return [event.kind for event in self.events(call_id)]

@@ -21,7 +21,6 @@ from fieldpost.core.text import check_body, check_list_name, check_subject
 from fieldpost.core.times import from_text, microseconds_to_text, to_microseconds
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import Item, StatusAnswer
-from fieldpost.link.status import ask_status
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.fresh_ids import fresh_id
 from fieldpost.site.buffer.keys import key_for
@@ -97,6 +96,8 @@ class Notify:
         )
 
     def _ask_central(self, notification_id: NotificationId) -> NotificationStatus:
+        from fieldpost.link.status import ask_status  # here, because it loads the HTTP client, which send does not need
+
         try:
             answer = ask_status(self._endpoint(), notification_id)
         except NotFound:

@@ -11,23 +11,27 @@ site.database("plant").write("add_count", {"unit": "pump-3", "count": 17})
 """
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.sites.message import Category
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.tracking import Tracking
-from fieldpost.site.cached import Caller, DatabaseConnection, ExternalSystem
-from fieldpost.site.carriers.carrier import CallCarrier
 from fieldpost.site.config.database import Database
 from fieldpost.site.config.definitions import find_definition
 from fieldpost.site.config.external import External
 from fieldpost.site.config.folder import Folder, create_folder, read_folder
 from fieldpost.site.notify import Notify
 from fieldpost.site.provenance import provenance_context
+
+if TYPE_CHECKING:
+    from fieldpost.site.cached import Caller, DatabaseConnection, ExternalSystem
+    from fieldpost.site.carriers.carrier import CallCarrier
 
 
 class Site:
@@ -49,12 +53,7 @@ class Site:
         pair = folder.pair
         self.notify = Notify(self._buffer, folder.endpoint, clock, pair.notification_wait_ms)
         self.tracking = Tracking(self._buffer.read)
-        self._external = Caller(
-            self._buffer, Category.EXTERNAL_CALL, self._external_carrier, clock, pair.external_call_wait_ms
-        )
-        self._database = Caller(
-            self._buffer, Category.DATABASE_WRITE, self._database_carrier, clock, pair.database_write_wait_ms
-        )
+        self._callers: dict[Category, Caller[Any]] = {}
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], *, clock: Clock | None = None) -> "Site":
@@ -92,21 +91,29 @@ class Site:
         """The site's name, as in `site.toml`. Central knows the site by its token."""
         return self._folder.name
 
-    def external(self, system: str) -> ExternalSystem:
+    def external(self, system: str) -> "ExternalSystem":
         """The external system of this name: `site.external("erp").call("POST", "/orders", json=…)`.
 
         Raises InvalidInput unless `site.toml` defines it as `[external.NAME]`.
         """
-        return ExternalSystem(self._external, find_definition(self._folder.externals, system, External), self.name)
+        from fieldpost.site.cached import ExternalSystem
 
-    def database(self, connection: str) -> DatabaseConnection:
+        definition = find_definition(self._folder.externals, system, External)
+        wait_ms = self._folder.pair.external_call_wait_ms
+        caller = self._caller(Category.EXTERNAL_CALL, self._external_carrier, wait_ms)
+        return ExternalSystem(caller, definition, self.name)
+
+    def database(self, connection: str) -> "DatabaseConnection":
         """The database connection of this name: `site.database("plant").write("add_count", {"unit": "pump-3"})`.
 
         Raises InvalidInput unless `site.toml` defines it as `[database.NAME]`.
         """
-        return DatabaseConnection(
-            self._database, find_definition(self._folder.databases, connection, Database), self.name
-        )
+        from fieldpost.site.cached import DatabaseConnection
+
+        definition = find_definition(self._folder.databases, connection, Database)
+        wait_ms = self._folder.pair.database_write_wait_ms
+        caller = self._caller(Category.DATABASE_WRITE, self._database_carrier, wait_ms)
+        return DatabaseConnection(caller, definition, self.name)
 
     def context(
         self,
@@ -124,8 +131,8 @@ class Site:
 
     def close(self) -> None:
         """Close the site. Closing twice is allowed; using the site afterwards raises Conflict."""
-        self._external.close()
-        self._database.close()
+        for caller in list(self._callers.values()):
+            caller.close()
         self._buffer.close()
 
     def __enter__(self) -> "Site":
@@ -139,14 +146,24 @@ class Site:
     def __repr__(self) -> str:
         return f"Site({self._folder.name!r}, {str(self._folder.path)!r})"
 
-    # Loaded with the first cached call, so that a script that only sends notifications starts faster.
+    # Loaded with the first cached call, because they load asyncio: a script that only sends starts in half the time.
 
-    def _external_carrier(self) -> CallCarrier[External]:
+    def _caller(
+        self, category: Category, make_carrier: "Callable[[], CallCarrier[Any]]", wait_ms: int
+    ) -> "Caller[Any]":
+        from fieldpost.site.cached import Caller
+
+        if category not in self._callers:
+            made = Caller(self._buffer, category, make_carrier, self._clock, wait_ms)
+            self._callers.setdefault(category, made)  # another thread may have been faster
+        return self._callers[category]
+
+    def _external_carrier(self) -> "CallCarrier[External]":
         from fieldpost.site.carriers.http import ExternalCarrier
 
         return ExternalCarrier(self._clock, self._folder.outbound)
 
-    def _database_carrier(self) -> CallCarrier[Database]:
+    def _database_carrier(self) -> "CallCarrier[Database]":
         from fieldpost.site.carriers.database import DatabaseCarrier
 
         return DatabaseCarrier(self._clock, self._folder.outbound)

@@ -19,7 +19,7 @@ from fieldpost.core.sites.intent import Intent, IntentKind, IntentState
 from fieldpost.link.codec import decode, encode
 from fieldpost.link.endpoint import CONTROL_PATH
 from fieldpost.link.messages import Command, Hello, LinkMessage, Reconcile
-from fieldpost.site.buffer import event_log
+from fieldpost.site.buffer import event_queries
 from fieldpost.site.config.folder import read_folder
 from fieldpost.site.config.options import ReportOptions
 from fieldpost.site.forwarding.forwarder import ForwardHealth
@@ -104,8 +104,8 @@ async def ended(front: Front, intent: Intent) -> Intent:
 
 def acts(calls: Calls, message_id: str, kind: str) -> int:
     """How often the site's own log tells of such an act."""
-    wanted = event_log.SiteEventFilter(message_id=message_id, kind=kind)
-    return len(calls.buffer.read(lambda cursor: event_log.query(cursor, wanted)))
+    wanted = event_queries.SiteEventFilter(message_id=message_id, kind=kind)
+    return len(calls.buffer.read(lambda cursor: event_queries.query(cursor, wanted)))
 
 
 @pytest.mark.req("TEL-01", "TRK-12")

@@ -12,7 +12,7 @@ from fieldpost.core.sites.forwarding import Box
 from fieldpost.core.sites.message import MessageStatus
 from fieldpost.core.times import to_microseconds
 from fieldpost.link.messages import Command, CommandResult, Item
-from fieldpost.site.buffer import command_log, event_log
+from fieldpost.site.buffer import command_log, event_log, event_queries
 from fieldpost.site.reporting.commands import CommandHandler
 from fieldpost.testing import ManualClock
 from support.calls import Calls
@@ -49,8 +49,8 @@ def rejected(calls: Calls, subject: str = "Pump 3 stopped") -> str:
 
 
 def kinds(calls: Calls, message_id: str) -> list[str]:
-    wanted = event_log.SiteEventFilter(message_id=message_id)
-    return [entry.kind for entry in calls.buffer.read(lambda cursor: event_log.query(cursor, wanted))][::-1]
+    wanted = event_queries.SiteEventFilter(message_id=message_id)
+    return [entry.kind for entry in calls.buffer.read(lambda cursor: event_queries.query(cursor, wanted))][::-1]
 
 
 @pytest.mark.req("TEL-05", "TEL-07", "TEL-10")

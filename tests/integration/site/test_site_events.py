@@ -13,9 +13,10 @@ from fieldpost.core.sites.forwarding import Box, CarrierAnswer, Clear, TryAgain
 from fieldpost.core.sites.message import Category
 from fieldpost.core.sites.site_event import SiteEventKind
 from fieldpost.link.session import Room
-from fieldpost.site.buffer import event_log
+from fieldpost.site.buffer import event_log, event_queries
 from fieldpost.site.buffer.buffer import Buffer
-from fieldpost.site.buffer.event_log import SiteEvent, SiteEventFilter
+from fieldpost.site.buffer.event_log import SiteEvent
+from fieldpost.site.buffer.event_queries import SiteEventFilter
 from fieldpost.site.config.options import EventOptions, ForwardOptions
 from fieldpost.site.forwarding.forwarder import Forwarder
 from fieldpost.site.upkeep import BufferUpkeep
@@ -36,7 +37,7 @@ def site(tmp_path: Path, clock: ManualClock) -> Site:
 
 
 def told(site: Site, wanted: SiteEventFilter | None = None) -> list[SiteEvent]:
-    return site._buffer.read(lambda cursor: event_log.query(cursor, wanted))[::-1]
+    return site._buffer.read(lambda cursor: event_queries.query(cursor, wanted))[::-1]
 
 
 @pytest.mark.req("SF-20", "RES-05")
@@ -186,7 +187,7 @@ def test_beyond_its_size_the_log_loses_its_oldest_entries_first(site: Site, cloc
     left = told(site, SiteEventFilter())
     count, size = site._buffer.read(event_log.size)
     assert 65_536 - 300 < size <= 65_536
-    assert [entry.sequence for entry in site._buffer.read(lambda c: event_log.query(c, limit=9_999))][::-1] == list(
+    assert [entry.sequence for entry in site._buffer.read(lambda c: event_queries.query(c, limit=9_999))][::-1] == list(
         range(2_501 - count, 2_501)
     )
     assert left
@@ -223,7 +224,7 @@ def test_the_log_is_read_by_filter_and_page_by_page(site: Site, clock: ManualClo
         clock.advance(1)
 
     def texts(wanted: SiteEventFilter, **page: int) -> list[str]:
-        return [entry.text for entry in site._buffer.read(lambda cursor: event_log.query(cursor, wanted, **page))]
+        return [entry.text for entry in site._buffer.read(lambda cursor: event_queries.query(cursor, wanted, **page))]
 
     assert texts(SiteEventFilter(kind="queued", target="t-1")) == ["27", "21", "15", "9", "3"]
     assert texts(SiteEventFilter(severity="error", target="t-0"), limit=2) == ["28", "26"]
@@ -234,6 +235,6 @@ def test_the_log_is_read_by_filter_and_page_by_page(site: Site, clock: ManualClo
         "6",
         "5",
     ]
-    first = site._buffer.read(lambda cursor: event_log.query(cursor, limit=10))
-    second = site._buffer.read(lambda cursor: event_log.query(cursor, before=first[-1].sequence, limit=10))
+    first = site._buffer.read(lambda cursor: event_queries.query(cursor, limit=10))
+    second = site._buffer.read(lambda cursor: event_queries.query(cursor, before=first[-1].sequence, limit=10))
     assert [entry.text for entry in first + second] == [str(number) for number in range(29, 9, -1)]

@@ -90,11 +90,11 @@ def pair_fields(pair: dict[str, Any]) -> list[tuple[str, object]]:
 @filtered(SITE_EVENT_FILTERS)
 def events(filters: dict[str, Any], limit: RowLimitOption = 100, folder: SiteFolderOption = Path()) -> None:
     """List the site's event log, newest first."""
-    from fieldpost.site.buffer import event_log as log
+    from fieldpost.site.buffer import event_queries
 
-    wanted = log.SiteEventFilter.parse(filters)
+    wanted = event_queries.SiteEventFilter.parse(filters)
     with _buffer_of(folder) as buffer:
-        found = buffer.read(lambda cursor: log.query(cursor, wanted, limit=limit))
+        found = buffer.read(lambda cursor: event_queries.query(cursor, wanted, limit=limit))
     _show(
         found,
         ("occurred_at", "severity", "kind", "category", "target", "instance", "message_id", "text"),

@@ -2,18 +2,16 @@
 
 An entry is written in the transaction of its event, so the log never reports an event that did not happen. It has all
 events of cached calls, but only failures of notifications, whose record central keeps, unless `[events]` asks for all.
+`event_queries` reads it; scripts only write, and start faster without the filters.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 from typing import Any
 
 import apsw
 
-from fieldpost.core.search.filters import SITE_EVENT_FILTERS, TextFilter
-from fieldpost.core.search.tokens import tokenize
 from fieldpost.core.sites.message import Category
 from fieldpost.core.sites.site_event import EventSeverity, SiteEventKind
 from fieldpost.core.text import truncate
@@ -42,26 +40,7 @@ class SiteEvent:
     """Assigned when it is written; increases and is never reused."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteEventFilter(TextFilter):
-    """Criteria for entries (`core.search.filters.SITE_EVENT_FILTERS`); None matches all."""
-
-    declared = SITE_EVENT_FILTERS
-
-    kind: str | None = None
-    severity: EventSeverity | None = None
-    category: Category | None = None
-    message_id: str | None = None
-    target: str | None = None
-    instance: str | None = None
-    script: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    words: str = ""
-    """Words that must all occur in the text, in any case (`core.search.tokens`)."""
-
-
-_EVENT = RowType(SiteEvent)
+EVENT_ROW = RowType(SiteEvent)
 
 _APPEND = """
 INSERT INTO events (occurred_at, kind, severity, category, message_id, target, instance, script, text)
@@ -84,33 +63,9 @@ def event(kind: SiteEventKind, now: datetime, text: str, **fields: Any) -> SiteE
 
 def append(cursor: apsw.Cursor, events: Iterable[SiteEvent]) -> None:
     """Write entries in the transaction of the cursor."""
-    rows = [_EVENT.parameters(entry) | {"text": truncate(entry.text, TEXT_BYTES_MAX)} for entry in events]
+    rows = [EVENT_ROW.parameters(entry) | {"text": truncate(entry.text, TEXT_BYTES_MAX)} for entry in events]
     if rows:
         cursor.executemany(_APPEND, rows)
-
-
-def query(
-    cursor: apsw.Cursor, wanted: SiteEventFilter | None = None, *, before: int | None = None, limit: int = 100
-) -> list[SiteEvent]:
-    """The newest matching entries, newest first; `before` is the last sequence of the previous page."""
-    wanted = wanted or SiteEventFilter()
-    terms, parameters = ["sequence < :before"], dict[str, Any](before=before or 1 << 62)
-    for column in ("kind", "severity", "category", "message_id", "target", "instance", "script"):
-        value = getattr(wanted, column)
-        if value is not None:
-            terms.append(f"{column} = :{column}")
-            parameters[column] = str(value)
-    for name, sign in (("since", ">="), ("until", "<")):
-        moment = getattr(wanted, name)
-        if moment is not None:
-            terms.append(f"occurred_at {sign} :{name}")
-            parameters[name] = to_microseconds(moment)
-    statement = f"SELECT {_EVENT.columns} FROM events WHERE {' AND '.join(terms)} ORDER BY sequence DESC"
-    found: Iterator[SiteEvent] = map(_EVENT.read, cursor.execute(statement, parameters))
-    if words := set(tokenize(wanted.words)):
-        # Matched here, with the tokenizer that is used everywhere; the log is bounded, so the scan is quick.
-        found = filter(lambda entry: words <= set(tokenize(entry.text)), found)
-    return list(islice(found, limit))
 
 
 def size(cursor: apsw.Cursor) -> tuple[int, int]:

@@ -20,9 +20,9 @@ from fieldpost.core.search.filters import SITE_EVENT_FILTERS
 from fieldpost.core.sites.message import CallRecord
 from fieldpost.link.http.body import decode_body
 from fieldpost.link.http.endpoint_spec import Parameter, filter_parameters, spec
-from fieldpost.site.buffer import event_log
+from fieldpost.site.buffer import event_queries
 from fieldpost.site.buffer.buffer import Buffer
-from fieldpost.site.buffer.event_log import SiteEventFilter
+from fieldpost.site.buffer.event_queries import SiteEventFilter
 from fieldpost.site.config.folder import Folder
 from fieldpost.site.forwarding.forwarder import ForwardHealth
 from fieldpost.site.local.guard import read_json
@@ -177,7 +177,7 @@ class Handlers:
         before = _whole(query, "before", 0, 1 << 62) or None
 
         def work() -> LocalEvents:
-            found = self._buffer.read(lambda cursor: event_log.query(cursor, wanted, before=before, limit=limit))
+            found = self._buffer.read(lambda cursor: event_queries.query(cursor, wanted, before=before, limit=limit))
             return LocalEvents(found, found[-1].sequence if len(found) == limit else None)
 
         return await self._run(self._quick, work)

@@ -21,9 +21,10 @@ from fieldpost.core.sites.message import CallRecord, RejectedMessage
 from fieldpost.core.text import truncate
 from fieldpost.link.http.view import View
 from fieldpost.link.messages import Command, CommandCell, CommandResult, Item
-from fieldpost.site.buffer import calls, command_log, event_log, rejected, tracking
+from fieldpost.site.buffer import calls, command_log, event_queries, rejected, tracking
 from fieldpost.site.buffer.buffer import Buffer
-from fieldpost.site.buffer.event_log import SiteEvent, SiteEventFilter
+from fieldpost.site.buffer.event_log import SiteEvent
+from fieldpost.site.buffer.event_queries import SiteEventFilter
 
 AnswerRow = dict[str, CommandCell]
 
@@ -117,7 +118,7 @@ def _query_events(cursor: apsw.Cursor, arguments: Arguments) -> QueryPage:
     limit = _limit(arguments)
     before = _number(arguments["cursor"], "cursor") if "cursor" in arguments else None
     wanted = SiteEventFilter.parse({name: str(arguments[name]) for name in _FILTERS if name in arguments})
-    found = event_log.query(cursor, wanted, before=before, limit=limit + 1)
+    found = event_queries.query(cursor, wanted, before=before, limit=limit + 1)
     rows = _fitting([_event_row(entry) for entry in found[:limit]])
     return rows, str(found[len(rows) - 1].sequence) if len(rows) < len(found) else None
 
