@@ -1,12 +1,13 @@
 """The notification: one message to one list, and its statuses."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
 from hashlib import sha256
 from struct import Struct
 
+from fieldpost.core.frozen import frozen
 from fieldpost.core.ids import NotificationId
 
 
@@ -58,7 +59,7 @@ class TargetStatus(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """One recipient of a notification, fixed at the first attempt."""
 
@@ -73,7 +74,7 @@ class Target:
     """Since when the provider has it, while it is accepted."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Provenance:
     """The origin of a notification. The site is taken from the sender's token, the rest from the message."""
 
@@ -84,7 +85,7 @@ class Provenance:
     parent_execution_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Submission:
     """A checked notification from a sender, before it has a row."""
 
@@ -100,7 +101,7 @@ class Submission:
     is_cleared: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Summary:
     """A notification without body and targets, for lists."""
 
@@ -151,7 +152,7 @@ class Summary:
         return self.held_by is not None and self.held_by.startswith("rate")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Notification(Summary):
     """One row of the `notifications` table, with its targets if requested."""
 

@@ -20,12 +20,12 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 
 from yarl import URL
 
+from fieldpost.core.frozen import frozen
 from fieldpost.outbound.answer_parser import AnswerParser, InvalidAnswer
 from fieldpost.outbound.connect import connect
 from fieldpost.outbound.connection import ConnectionKey, ConnectionPool, HttpConnection
@@ -44,7 +44,7 @@ _DEFAULTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HttpAnswer:
     """The response of the server."""
 

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
+from fieldpost.core.frozen import frozen
 from fieldpost.core.text import printable
 from fieldpost.outbound.client import HttpAnswer
 
@@ -33,7 +33,7 @@ class Verdict(StrEnum):
     """The target has a new address, to which the message is sent at once."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadAnswer:
     """A provider's answer, read by the classification table of its type."""
 

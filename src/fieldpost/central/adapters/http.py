@@ -20,6 +20,7 @@ from fieldpost.core.delivery.exchange import (
     HttpTry,
 )
 from fieldpost.core.delivery.quick_tries import QuickTries, is_worth_a_try, next_try_s
+from fieldpost.core.frozen import frozen
 from fieldpost.core.secret import HIDDEN
 from fieldpost.core.text import printable
 from fieldpost.outbound.client import HttpAnswer, HttpClient, NoAnswer
@@ -44,7 +45,7 @@ def occurring_phases(phases: Sequence[AttemptPhase], options: OutboundOptions) -
     return tuple(phase for phase in phases if phase.name != absent)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class HttpRequest:
     """The request of an attempt; every try sends the same."""
 

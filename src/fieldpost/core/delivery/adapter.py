@@ -12,6 +12,7 @@ from typing import Literal, Protocol, runtime_checkable
 from fieldpost.core.delivery.outcome import Outcome
 from fieldpost.core.delivery.rate import Rate
 from fieldpost.core.events.event import RecordedEvent
+from fieldpost.core.frozen import frozen
 from fieldpost.core.ids import NotificationId
 from fieldpost.core.notification import Provenance, Severity, Target
 from fieldpost.core.secret import Secret
@@ -25,7 +26,7 @@ async def record_nothing(_targets: Sequence[Target]) -> None:
     """For envelopes without a stored notification."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Envelope:
     """One attempt, as handed to an adapter."""
 

@@ -24,6 +24,7 @@ from functools import lru_cache
 
 from fieldpost.core.delivery.holds import HoldKind
 from fieldpost.core.delivery.outcome import Evidence
+from fieldpost.core.frozen import frozen
 from fieldpost.core.text import truncate
 
 RELEASE_SIZE_MAX = 1024
@@ -50,7 +51,7 @@ class BreakerPolicy:
     """How long a notification waits after a failure that did not open the breaker."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Breaker:
     """One row of `breakers`."""
 

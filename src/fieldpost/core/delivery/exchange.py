@@ -1,14 +1,16 @@
 """Exchanges: the request and response of one attempt over HTTP, kept with the attempt for the receiver's developer."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+
+from fieldpost.core.frozen import frozen
 
 BODY_BYTES_KEPT = 1024
 HEADERS_KEPT = 40
 HEADER_CHARACTERS_KEPT = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class HttpTry:
     """One request within an attempt."""
 
@@ -22,7 +24,7 @@ class HttpTry:
     """Where a request without a status failed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Exchange:
     """The tries of an attempt to one URL, and the last response."""
 

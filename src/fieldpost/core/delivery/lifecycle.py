@@ -37,6 +37,7 @@ from fieldpost.core.delivery.outcome import (
 from fieldpost.core.delivery.receipt import RECEIPT_WAIT_S_DEFAULT, ReceiptMissing
 from fieldpost.core.delivery.retry import RetryPolicy, first_wait
 from fieldpost.core.errors import Conflict
+from fieldpost.core.frozen import frozen
 from fieldpost.core.notification import LIST_KEY, Notification, Status, Target, TargetStatus
 from fieldpost.core.text import truncate
 
@@ -52,7 +53,7 @@ class Policy:
     receipt_missing: ReceiptMissing = ReceiptMissing.DELIVERED
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hold:
     """What holds a notification, and until when: a breaker's next probe, or the end of a hold without a breaker."""
 
@@ -60,7 +61,7 @@ class Hold:
     until: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Transition:
     """The new state of a notification. `targets` contains only changed targets."""
 

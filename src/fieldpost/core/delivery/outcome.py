@@ -16,12 +16,13 @@ failure of the message and evidence that the path fails. The breaker reads the e
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from fieldpost.core.delivery.exchange import Exchange, scrubbed_exchange
 from fieldpost.core.delivery.holds import HoldKind
+from fieldpost.core.frozen import frozen
 from fieldpost.core.notification import Target, TargetStatus
 from fieldpost.core.text import ERROR_BYTES_MAX
 
@@ -41,7 +42,7 @@ PAUSE_MAX = timedelta(hours=24)
 """A longer pause is shortened to this."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pause:
     """A provider asks for no further request for a time, to one target or over the whole channel."""
 
@@ -52,7 +53,7 @@ class Pause:
     """The target that pauses; None for the channel."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TargetPause:
     """A target of a delivery key to which no request is made before `until`."""
 
@@ -62,7 +63,7 @@ class TargetPause:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delivered:
     targets: tuple[Target, ...] = ()
     reply: str | None = None
@@ -75,7 +76,7 @@ class Delivered:
     error = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TransientFailure:
     error: str
     targets: tuple[Target, ...] = ()
@@ -89,7 +90,7 @@ class TransientFailure:
     word = "transient_failure"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PermanentFailure:
     error: str
     targets: tuple[Target, ...] = ()
@@ -104,7 +105,7 @@ class PermanentFailure:
     word = "permanent_failure"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Uncertain:
     error: str
     targets: tuple[Target, ...] = ()
@@ -118,7 +119,7 @@ class Uncertain:
     word = "uncertain"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Held:
     error: str
     reply: str | None = None

@@ -12,13 +12,14 @@ from fieldpost.central.store.engine.column_types import Id, Json, Moment
 from fieldpost.central.store.engine.statement import Statement
 from fieldpost.core.delivery.exchange import Exchange, HttpTry
 from fieldpost.core.delivery.lifecycle import Transition
+from fieldpost.core.frozen import frozen
 from fieldpost.core.ids import NotificationId
 
 ClaimKey = tuple[str, int]
 """A notification's id with its claim token. One node may still work under an older claim of the same row."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finished:
     """An attempt with its outcome and the transition decided from it, to be applied under its token."""
 

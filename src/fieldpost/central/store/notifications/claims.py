@@ -12,7 +12,7 @@ attempt of an orphan as `abandoned`; a late result of that attempt replaces this
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,13 +26,14 @@ from fieldpost.central.store.notifications.targets import targets_of
 from fieldpost.central.store.schema import rows as to_core
 from fieldpost.central.store.schema.rows import NOTIFICATION_COLUMNS, NOTIFICATION_TYPES
 from fieldpost.core.delivery.lanes import Lane
+from fieldpost.core.frozen import frozen
 from fieldpost.core.lists import UNRESOLVED_TYPE
 from fieldpost.core.notification import LIST_KEY, Notification, Target, TargetStatus
 
 _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Claimed:
     """A row that this node has claimed."""
 
