@@ -25,12 +25,12 @@ def ours(words: str) -> set[str]:
     return {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word).lower() for word in words.split(", ")}
 
 
-def test_channels_and_statuses_are_the_ledgers() -> None:
+def test_channels_and_statuses_are_those_of_the_ledger() -> None:
     assert {channel.value for channel in AuditChannel} == ours(CHANNELS)
     assert {status.value for status in AuditStatus} == ours(STATUSES)
 
 
-def test_kinds_are_the_ledgers_and_one_for_what_operators_do() -> None:
+def test_kinds_are_those_of_the_ledger_and_one_for_operator_actions() -> None:
     assert {kind.value for kind in AuditKind} == ours(KINDS) | {"operator_action"}
 
 

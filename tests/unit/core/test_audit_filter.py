@@ -35,7 +35,7 @@ def entry(**more: object) -> AuditEntry:
     return AuditEntry(**given | more)  # type: ignore[arg-type]
 
 
-def test_what_was_said_comes_back_as_it_was_said() -> None:
+def test_filter_round_trip() -> None:
     assert set(ALL) == {field.name for field in AUDIT_FILTERS}
     assert AuditFilter.parse(ALL).fields() == ALL
     assert AuditFilter.parse({}) == AuditFilter()
@@ -60,13 +60,13 @@ def test_what_was_said_comes_back_as_it_was_said() -> None:
         ({"target": "x" * 10_000}, "text.too_long", "target"),
     ],
 )
-def test_what_says_nothing_is_refused_by_its_field(given: dict[str, str], code: str, field: str) -> None:
+def test_meaningless_value_is_rejected_by_its_field(given: dict[str, str], code: str, field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         AuditFilter.parse(given)
     assert (caught.value.code, caught.value.field) == (code, field)
 
 
-def test_who_asks_for_an_actor_or_a_target_asks_for_acts_unless_he_names_a_kind() -> None:
+def test_filter_by_actor_or_target_selects_actions_unless_a_kind_is_given() -> None:
     sent = entry(kind=AuditKind.NOTIFY_SEND, actor="pump.py", target="operators")
     act = entry(kind=AuditKind.OPERATOR_ACTION, actor="anna", target="operators")
     assert [AuditFilter.parse({"target": "operators"}).fits(one) for one in (sent, act)] == [False, True]
@@ -75,7 +75,7 @@ def test_who_asks_for_an_actor_or_a_target_asks_for_acts_unless_he_names_a_kind(
     assert AuditFilter.parse({"channel": "notification"}).fits(entry(channel=AuditChannel.NOTIFICATION))
 
 
-def test_what_is_about_an_id_is_also_the_act_that_has_it_for_its_target() -> None:
+def test_entries_about_an_id_include_actions_on_it() -> None:
     wanted = AuditFilter.parse({"about": ID})
     assert wanted.fits(entry(correlation_id=ID))
     assert wanted.fits(entry(kind=AuditKind.OPERATOR_ACTION, target=ID))
@@ -83,7 +83,7 @@ def test_what_is_about_an_id_is_also_the_act_that_has_it_for_its_target() -> Non
     assert not wanted.fits(entry())
 
 
-def test_a_range_holds_its_beginning_and_not_its_end() -> None:
+def test_range_includes_its_start_and_excludes_its_end() -> None:
     at = "2026-11-15T08:00:00Z"
     assert AuditFilter.parse({"from": at}).fits(entry())
     assert not AuditFilter.parse({"to": at}).fits(entry())

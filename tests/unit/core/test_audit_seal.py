@@ -54,7 +54,7 @@ def test_missing_numbers_are_gaps() -> None:
         (99, GAP_KEPT * 2, False),
     ],
 )
-def test_a_gap_closes_once_nobody_can_fill_it(ended_to: int, later: timedelta, is_kept: bool) -> None:
+def test_gap_closes_once_it_cannot_be_filled(ended_to: int, later: timedelta, is_kept: bool) -> None:
     gaps = new_gaps(0, [3], 99, NOW)
     assert bool(remaining_gaps(gaps, [], ended_to, NOW + later)) is is_kept
 
@@ -94,7 +94,7 @@ def test_each_kind_of_tampering_is_named() -> None:
     }
 
 
-def test_purged_entries_and_open_gaps_are_no_tampering() -> None:
+def test_purged_entries_and_open_gaps_are_not_tampering() -> None:
     purged_to = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=2)
     assert compare_entries(seal(1, 2, 3), [row(2), row(3)], purged_to, ()) == []
     assert [f.sequence for f in compare_entries(seal(1, 2, 3), [row(1), row(3)], purged_to, ())] == [2]

@@ -31,7 +31,7 @@ def end(found: Backlog) -> float | None:
 
 
 @pytest.mark.req("CHN-03")
-def test_the_last_of_a_queue_starts_after_all_others_at_the_rate() -> None:
+def test_last_row_of_a_queue_starts_after_all_others_at_the_rate() -> None:
     assert (of().empty_at, of(slow=0).empty_at, of(other=3).empty_at) == (None, None, AT)
     assert end(of(slow=10)) == 9
     assert end(of(slow=10, slow_too=4)) == 9, "each list has its own rate"
@@ -39,7 +39,7 @@ def test_the_last_of_a_queue_starts_after_all_others_at_the_rate() -> None:
 
 
 @pytest.mark.req("CHN-02")
-def test_a_pause_delays_what_it_is_about_and_nothing_else() -> None:
+def test_pause_delays_only_its_own_list_or_channel() -> None:
     assert end(of(pause(60), slow=10)) == 69
     assert end(of(pause(60, "slow"), slow=10, slow_too=5)) == 69
     assert end(of(pause(60, "slow_too"), slow=10, slow_too=0)) == 9

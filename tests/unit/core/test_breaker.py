@@ -71,7 +71,7 @@ def probed(owner: str = "node-a") -> Breaker:
     ],
     ids=lambda value: getattr(value, "word", str(value)),
 )
-def test_an_outcome_has_evidence_unless_its_adapter_gives_other(outcome: Outcome, evidence: Evidence) -> None:
+def test_outcome_has_default_evidence(outcome: Outcome, evidence: Evidence) -> None:
     assert outcome.evidence is evidence
 
 
@@ -90,7 +90,7 @@ def test_a_transient_failure_can_count_toward_the_block() -> None:
 
 
 @pytest.mark.req("DEC-22")
-def test_failures_below_the_limit_are_counted_and_block_nobody() -> None:
+def test_failures_below_the_limit_are_counted_and_do_not_block() -> None:
     breaker = record(monitored(1), Held("again"), POLICY, NOW + SECOND)
     assert breaker == replace(
         CLOSED,
@@ -104,7 +104,7 @@ def test_failures_below_the_limit_are_counted_and_block_nobody() -> None:
 
 
 @pytest.mark.req("DEC-22")
-def test_the_last_failure_of_the_row_opens_it_for_the_break() -> None:
+def test_last_failure_of_a_series_opens_the_breaker() -> None:
     breaker = record(monitored(2), REFUSED, POLICY, NOW + SECOND)
     assert (breaker.state, breaker.failures) == (BreakerState.OPEN, 3)
     assert breaker.open_until == NOW + 61 * SECOND
@@ -112,11 +112,11 @@ def test_the_last_failure_of_the_row_opens_it_for_the_break() -> None:
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_any_answer_of_the_channel_forgets_the_failures_but_not_the_last_error(answer: Outcome) -> None:
+def test_any_answer_of_the_channel_resets_the_failures_and_keeps_the_last_error(answer: Outcome) -> None:
     assert record(monitored(2), answer, POLICY, NOW) == replace(CLOSED, last_error="connection refused")
 
 
-def test_a_send_without_an_answer_says_nothing_while_it_is_closed_or_open() -> None:
+def test_send_without_an_answer_does_not_change_a_closed_or_open_breaker() -> None:
     for breaker in (CLOSED, monitored(), opened()):
         assert record(breaker, Uncertain("no answer"), POLICY, NOW) is breaker
 
@@ -125,7 +125,7 @@ def test_a_success_of_a_healthy_channel_changes_nothing_to_write() -> None:
     assert record(CLOSED, Delivered(), POLICY, NOW) is CLOSED
 
 
-def test_failures_lapse_when_none_came_for_long_and_not_before() -> None:
+def test_failures_lapse_after_a_quiet_period_and_not_before() -> None:
     at_the_limit = record(monitored(2), REFUSED, POLICY, NOW + 1800 * SECOND)
     past_it = record(monitored(2), REFUSED, POLICY, NOW + 1800 * SECOND + timedelta.resolution)
     assert (at_the_limit.state, at_the_limit.failures) == (BreakerState.OPEN, 3)
@@ -140,7 +140,7 @@ def test_a_limit_of_one_opens_at_once() -> None:
 # Open
 
 
-def test_a_late_failure_while_open_is_recorded_and_blocks_no_longer() -> None:
+def test_late_failure_while_open_is_recorded_and_does_not_extend_the_break() -> None:
     breaker = record(opened(), Held("late news"), POLICY, NOW + 30 * SECOND)
     assert (breaker.state, breaker.open_until) == (BreakerState.OPEN, NOW + 60 * SECOND)
     assert (breaker.failures, breaker.last_error, breaker.last_failure_at) == (4, "late news", NOW + 30 * SECOND)
@@ -152,7 +152,7 @@ def test_a_late_answer_while_open_closes_it(answer: Outcome) -> None:
 
 
 @pytest.mark.req("DEC-22")
-def test_the_probe_is_to_be_had_when_the_break_ends_and_not_before() -> None:
+def test_probe_is_available_when_the_break_ends_and_not_before() -> None:
     end = NOW + 60 * SECOND
     assert take_probe(opened(), "node-a", end - timedelta.resolution, LEASE_S) is None
     assert take_probe(opened(), "node-a", end, LEASE_S) == replace(
@@ -179,13 +179,13 @@ def test_the_probe_is_taken_once_until_its_lease_is_over() -> None:
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_a_probe_that_is_answered_closes_it(answer: Outcome) -> None:
+def test_answered_probe_closes_the_breaker(answer: Outcome) -> None:
     closed = replace(CLOSED, last_error="connection refused", release_size=1)
     assert record(probed(), answer, POLICY, NOW + 61 * SECOND) == closed
 
 
 @pytest.mark.parametrize("outcome", [Held("still refused"), Uncertain("no answer")])
-def test_a_probe_that_fails_opens_it_for_another_whole_break(outcome: Outcome) -> None:
+def test_failed_probe_opens_the_breaker_for_another_full_break(outcome: Outcome) -> None:
     at = NOW + 61 * SECOND
     breaker = record(probed(), outcome, POLICY, at)
     assert (breaker.state, breaker.open_until) == (BreakerState.OPEN, at + 60 * SECOND)
@@ -193,18 +193,18 @@ def test_a_probe_that_fails_opens_it_for_another_whole_break(outcome: Outcome) -
     assert (breaker.failures, breaker.first_failure_at) == (4, NOW)
 
 
-def test_a_failed_probe_opens_it_again_however_old_the_failures_are() -> None:
+def test_failed_probe_reopens_the_breaker_even_if_the_failures_are_old() -> None:
     breaker = record(probed(), REFUSED, POLICY, NOW + timedelta(days=1))
     assert (breaker.state, breaker.failures) == (BreakerState.OPEN, 4)
 
 
-def test_a_failed_probe_opens_it_again_even_if_the_limit_was_raised_meanwhile() -> None:
+def test_failed_probe_reopens_the_breaker_even_if_the_limit_was_raised() -> None:
     after = record(probed(), REFUSED, replace(POLICY, failures_max=100), NOW + 60 * SECOND)
     assert (after.state, after.open_until) == (BreakerState.OPEN, NOW + 120 * SECOND)
     assert (after.probe_owner, after.probe_until) == (None, None)
 
 
-def test_a_probe_given_back_leaves_it_open_and_due_for_another_at_once() -> None:
+def test_released_probe_leaves_the_breaker_open_and_due_for_another_at_once() -> None:
     at = NOW + 70 * SECOND
     breaker = give_back_probe(probed("node-a"), "node-a", at)
     assert breaker == replace(opened(), open_until=at)
@@ -214,7 +214,7 @@ def test_a_probe_given_back_leaves_it_open_and_due_for_another_at_once() -> None
 @pytest.mark.parametrize(
     "breaker", [CLOSED, monitored(), opened(), probed("node-b")], ids=["healthy", "monitored", "open", "another's"]
 )
-def test_only_the_owner_can_give_a_probe_back(breaker: Breaker) -> None:
+def test_only_the_owner_can_release_a_probe(breaker: Breaker) -> None:
     assert give_back_probe(breaker, "node-a", NOW) is breaker
 
 
@@ -226,7 +226,7 @@ def test_only_the_owner_can_give_a_probe_back(breaker: Breaker) -> None:
     ("breaker", "health"),
     [(CLOSED, "healthy"), (monitored(), "monitored"), (opened(), "blocked"), (probed(), "blocked")],
 )
-def test_health_in_the_consoles_words(breaker: Breaker, health: str) -> None:
+def test_health_has_the_labels_of_the_console(breaker: Breaker, health: str) -> None:
     assert breaker.health == health
     assert is_blocked(breaker) == (health == "blocked")
 
@@ -236,26 +236,26 @@ def test_health_in_the_consoles_words(breaker: Breaker, health: str) -> None:
     [(CLOSED, 10), (monitored(), 10), (opened(), 60), (probed(), 60 + LEASE_S)],
     ids=["healthy", "monitored", "open", "half-open"],
 )
-def test_a_held_row_waits_for_what_comes_next(breaker: Breaker, seconds: int) -> None:
+def test_next_probe_of_a_held_row(breaker: Breaker, seconds: int) -> None:
     assert next_probe(breaker, POLICY, NOW) == NOW + seconds * SECOND
 
 
 @pytest.mark.req("DEC-22")
 @pytest.mark.parametrize("breaker", [monitored(), opened(), probed()])
-def test_a_reset_closes_and_forgets_and_keeps_key_version_and_last_error(breaker: Breaker) -> None:
+def test_reset_closes_the_breaker_and_keeps_key_version_and_last_error(breaker: Breaker) -> None:
     size = 1 if is_blocked(breaker) else 0
     closed = replace(CLOSED, last_error="connection refused", failing_since=NOW, release_size=size)
     assert reset(breaker) == closed
     assert reset(reset(breaker)) == reset(breaker)
 
 
-def test_the_last_error_is_cut_to_what_may_be_stored() -> None:
+def test_last_error_is_truncated_to_the_storable_length() -> None:
     breaker = record(CLOSED, Held("x\x00" * 5000), POLICY, NOW)
     assert len(str(breaker.last_error).encode()) <= 2048
     assert "\x00" not in str(breaker.last_error)
 
 
-def test_a_channels_key() -> None:
+def test_breaker_key_of_a_channel() -> None:
     assert channel_key("mail") == "channel:mail"
 
 
@@ -279,7 +279,7 @@ def test_a_probe_in_progress_does_not_lapse_and_an_abandoned_one_does() -> None:
 
 
 @pytest.mark.dec("DEC-46")
-def test_only_a_success_ends_failing_since() -> None:
+def test_only_a_success_clears_failing_since() -> None:
     breaker = record(lapse(opened(), POLICY, NOW + 1801 * SECOND), REFUSED, POLICY, NOW + 1802 * SECOND)
     assert (breaker.failures, breaker.failing_since) == (1, NOW)
     assert record(breaker, Delivered(), POLICY, NOW + 1803 * SECOND).failing_since is None

@@ -21,40 +21,40 @@ def an_act(**more: Any) -> BulkAction:
 
 
 @pytest.mark.parametrize(("stage", "end"), [(0, 1), (1, 11), (2, 500), (3, 500)])
-def test_the_stages_end_after_one_after_ten_more_and_after_all(stage: int, end: int) -> None:
+def test_stages_end_after_one_after_ten_more_and_after_all_rows(stage: int, end: int) -> None:
     assert an_act(stage=stage, total=500).stage_end == end
     assert an_act(stage=stage, total=500, in_stages=False).stage_end == 500
     assert an_act(stage=stage, total=1).stage_end == 1
 
 
-def test_what_has_an_outcome_is_counted_by_it() -> None:
+def test_rows_are_counted_by_outcome() -> None:
     act = an_act(total=9, done=3, conflicts=2, gone=1)
     assert (act.settled, act.refused) == (6, 3)
 
 
 @pytest.mark.parametrize("status", [Status.PARKED, Status.RETRYING])
-def test_the_same_error_but_for_its_numbers_halts(status: Status) -> None:
+def test_same_error_with_other_numbers_halts(status: Status) -> None:
     others = [Tried(BUSY, Status.DELIVERED, None), Tried(BUSY, Status.PENDING, None)]
     judged = judge([*others, Tried(None, status, "451 server 12 is busy")])
     assert judged == (Judgement.HALT, "451 server 12 is busy")
 
 
-def test_a_stage_waits_for_what_is_still_on_its_way() -> None:
+def test_stage_waits_for_rows_in_flight() -> None:
     assert judge([Tried(BUSY, Status.DELIVERED, None), Tried(BUSY, Status.PENDING, None)])[0] is Judgement.WAIT
     assert judge([Tried(BUSY, Status.RETRYING, "another error")])[0] is Judgement.WAIT
 
 
-def test_a_stage_that_came_out_otherwise_lets_the_next_begin() -> None:
+def test_stage_with_another_result_lets_the_next_begin() -> None:
     came_out = [Tried(BUSY, Status.DELIVERED, "451 server 7 is busy"), Tried(BUSY, Status.PARKED, "550 no such user")]
     assert judge(came_out) == (Judgement.GO_ON, None)
     assert judge([]) == (Judgement.GO_ON, None), "all were refused"
 
 
-def test_only_gathering_and_running_acts_go_on() -> None:
+def test_only_gathering_and_running_actions_continue() -> None:
     assert [s for s in BulkStatus if not s.has_ended] == [BulkStatus.GATHERING, BulkStatus.RUNNING]
 
 
-def test_a_bulk_action_is_about_parked_notifications_only() -> None:
+def test_bulk_action_selects_parked_notifications_only() -> None:
     assert parked_only(Filter(site="plant-7")) == Filter(site="plant-7", statuses=(Status.PARKED,))
     assert parked_only(Filter(statuses=(Status.PARKED,))) == Filter(statuses=(Status.PARKED,))
     for wanted in (Filter(is_stuck=True), Filter(is_overdue=True), Filter(statuses=(Status.PARKED, Status.RETRYING))):
@@ -62,7 +62,7 @@ def test_a_bulk_action_is_about_parked_notifications_only() -> None:
             parked_only(wanted)
 
 
-def test_the_remaining_time_is_told_by_the_pace_so_far() -> None:
+def test_remaining_time_follows_from_the_pace_so_far() -> None:
     act = an_act(status=BulkStatus.RUNNING, in_stages=False, total=100, done=20, conflicts=5)
     later = act.created_at + timedelta(seconds=10)
     assert act.left == 75
@@ -72,6 +72,6 @@ def test_the_remaining_time_is_told_by_the_pace_so_far() -> None:
 @pytest.mark.parametrize(
     "changes", [{"status": BulkStatus.GATHERING}, {"in_stages": True}, {"done": 0}, {"status": BulkStatus.HALTED}]
 )
-def test_no_remaining_time_is_told_where_the_pace_says_nothing(changes: dict[str, Any]) -> None:
+def test_remaining_time_is_unknown_without_a_pace(changes: dict[str, Any]) -> None:
     act = an_act(**{"status": BulkStatus.RUNNING, "in_stages": False, "total": 100, "done": 20} | changes)
     assert act.remaining(act.created_at + timedelta(seconds=10)) is None

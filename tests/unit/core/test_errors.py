@@ -30,7 +30,7 @@ def test_an_error_has_code_message_hint_and_field(kind: type[FieldpostError]) ->
     assert str(kind("thing.broken", "the thing is broken")) == "the thing is broken"
 
 
-def test_these_are_all_the_kinds_there_are() -> None:
+def test_error_classes_are_exactly_the_listed_kinds() -> None:
     assert set(FieldpostError.__subclasses__()) >= set(KINDS)
     ours = {kind for kind in FieldpostError.__subclasses__() if kind.__module__ == "fieldpost.core.errors"}
     assert ours == set(KINDS)

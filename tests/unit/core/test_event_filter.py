@@ -74,7 +74,7 @@ def test_one_matching_entry_is_enough() -> None:
     assert filter_matches((OTHERS[0], MATCHING[0]), event())
 
 
-def test_a_star_overlaps_nothing_twice() -> None:
+def test_star_does_not_let_prefix_and_suffix_overlap() -> None:
     assert filter_matches((FilterEntry(topic="a*b*a"),), event("aba"))
     assert not filter_matches((FilterEntry(topic="ab*ba"),), event("aba"))
 
@@ -91,7 +91,7 @@ def test_a_star_overlaps_nothing_twice() -> None:
         ([FilterEntry(rule="regex")], "filter.rule"),
     ],
 )
-def test_an_invalid_filter_is_refused_naming_the_rule(entries: list[FilterEntry], code: str) -> None:
+def test_invalid_filter_is_rejected_naming_the_rule(entries: list[FilterEntry], code: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         check_filter(entries)
     assert refused.value.code == code
@@ -131,6 +131,6 @@ def test_an_entry_as_text_reads_back(entry: FilterEntry) -> None:
 
 
 @pytest.mark.parametrize("text", ["orders", "topic=", "=orders", "topic=orders,", ""])
-def test_a_text_that_is_no_entry_is_refused_by_its_place(text: str) -> None:
+def test_invalid_text_of_an_entry_is_rejected_naming_the_place(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"^line 3 must be name=value, name=value, …$"):
         parse_entry(text, "line 3")

@@ -34,7 +34,5 @@ def test_the_first_result_that_applies_wins(statuses: tuple[str, ...], lacks_tem
         ({Status.PENDING: 1}, EventState.PROCESSING),
     ],
 )
-def test_an_event_whose_notifications_are_purged_is_judged_by_those_that_are_left(
-    counts: dict[Status, int], state: EventState
-) -> None:
+def test_result_after_a_purge_follows_the_remaining_notifications(counts: dict[Status, int], state: EventState) -> None:
     assert event_state(counts, 3) is state

@@ -34,7 +34,7 @@ def test_the_next_scan(text: str, expected: str) -> None:
 @pytest.mark.req("WHK-11")
 @pytest.mark.dec("DEC-50")
 @pytest.mark.parametrize("text", ["never", "disabled", "n/a", "N/A", ""])
-def test_these_mean_never_which_is_the_default(text: str) -> None:
+def test_never_is_the_default(text: str) -> None:
     assert parse_scan_time(text, "at") is None
     assert WebhookOptions().scan_time is None
 

@@ -219,7 +219,7 @@ def test_each_situation_has_its_sentence(
     assert explain(n, claim, breaker, NOW) == sentence
 
 
-def test_every_status_is_among_them() -> None:
+def test_every_status_is_covered() -> None:
     assert {n.status for n, _, _, _ in SENTENCES.values()} == set(Status)
 
 
@@ -252,14 +252,12 @@ breakers = st.builds(
 
 
 @given(notifications, st.builds(ClaimState, names, moments, st.integers(0, 4)), st.none() | breakers)
-def test_whatever_a_row_holds_there_is_a_sentence(n: Notification, claim: ClaimState, breaker: Breaker | None) -> None:
+def test_every_row_has_a_sentence(n: Notification, claim: ClaimState, breaker: Breaker | None) -> None:
     assert explain(n, claim, breaker, NOW).endswith(".")
 
 
 @given(notifications, st.none() | breakers)
-def test_the_time_of_the_next_attempt_is_in_the_future_and_that_of_the_sentence(
-    n: Notification, breaker: Breaker | None
-) -> None:
+def test_next_attempt_is_in_the_future_and_the_time_in_the_sentence(n: Notification, breaker: Breaker | None) -> None:
     at = next_attempt(n, breaker, NOW)
     if at is not None and not n.status.is_terminal:
         assert at > NOW
@@ -267,7 +265,7 @@ def test_the_time_of_the_next_attempt_is_in_the_future_and_that_of_the_sentence(
         assert at in parts(explain(n, NOBODY, breaker, NOW)) or is_probing, "a probe that runs has no time"
 
 
-def test_the_moments_of_a_sentence_can_be_told_apart_from_its_words() -> None:
+def test_sentence_is_split_into_text_and_times() -> None:
     parked = a_notification(Status.PARKED, terminal_at=NOW, last_error="refused until 2026-99-15 08:00:00 UTC")
     before, at, after = parts(explain(parked, NOBODY, None, NOW))
     assert (before, at) == ("It was parked at ", NOW)

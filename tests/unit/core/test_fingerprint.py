@@ -26,11 +26,11 @@ from fieldpost.core.search.fingerprint import FINGERPRINT_LENGTH_MAX, fingerprin
         ("  two   spaces\tand a tab ", "two spaces and a tab"),
     ],
 )
-def test_what_is_particular_to_one_notification_is_taken_out(error: str, general: str) -> None:
+def test_fingerprint_removes_details_of_a_single_notification(error: str, general: str) -> None:
     assert fingerprint(error) == general
 
 
-def test_several_targets_with_the_same_trouble_are_one_trouble() -> None:
+def test_several_targets_with_the_same_error_have_one_fingerprint() -> None:
     one = fingerprint("a@example.org: 550 no such user")
     assert fingerprint("14 targets (b@example.org, c@example.org and 12 more): 550 no such user") == one
     assert fingerprint("b@example.org: 550 no such user; 2 targets (c@d.example, e@d.example): 550 no such user") == one
@@ -50,7 +50,7 @@ def test_several_targets_with_the_same_trouble_are_one_trouble() -> None:
         ("cannot connect", "connection reset"),
     ],
 )
-def test_codes_and_words_keep_troubles_apart(first: str, second: str) -> None:
+def test_codes_and_words_separate_errors(first: str, second: str) -> None:
     assert fingerprint_key(first) != fingerprint_key(second)
 
 
@@ -61,11 +61,11 @@ def test_every_error_has_a_bounded_fingerprint_and_a_key_that_can_be_typed(error
 
 
 @pytest.mark.parametrize("text", ["", "0123456789a", "0123456789abc", "0123456789AB", "0123456789ag", "0123456789ab\n"])
-def test_nothing_else_is_a_key(text: str) -> None:
+def test_any_other_text_is_not_a_key(text: str) -> None:
     assert not is_fingerprint_key(text)
 
 
-def test_a_long_hostile_error_takes_no_long_time() -> None:
+def test_long_hostile_error_is_processed_quickly() -> None:
     """Every pattern is bounded; what the world says is cut to two kilobytes before it gets here."""
     for error in ("a" * 2048, "@" * 2048, "a@" * 1024, "1." * 1024, "-" * 2048, "[" + ":" * 2046, "0" * 2048):
         fingerprint(error)

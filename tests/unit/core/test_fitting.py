@@ -50,7 +50,7 @@ def test_body_is_cut_as_late_as_the_limit_allows() -> None:
     ["e\u0301", "👩\u200d👩\u200d👧", "🇩🇪", "👍🏽", "❤\ufe0f"],
     ids=["accent", "family", "flag", "skin tone", "variation"],
 )
-def test_no_character_is_taken_apart(character: str) -> None:
+def test_no_character_is_split(character: str) -> None:
     for size_max in range(1, 24):
         kept = fit_text("x" + character * 6, len, size_max, mark="")
         assert kept == "x" + character * ((len(kept) - 1) // len(character))

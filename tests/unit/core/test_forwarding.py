@@ -30,12 +30,12 @@ INTERVAL = timedelta(seconds=10)
 
 
 @pytest.mark.parametrize("verdict", ["accepted", "duplicate"])
-def test_only_central_having_it_clears_a_notification(verdict: str) -> None:
+def test_acceptance_by_central_clears_a_notification(verdict: str) -> None:
     assert answer_from(verdict, None, None, None) == Taken()
     assert decide(Taken(), INTERVAL, NOW) == Clear()
 
 
-def test_what_central_rejects_goes_to_the_box_with_its_code_and_error() -> None:
+def test_rejected_notification_goes_to_the_box_with_code_and_error() -> None:
     answer = answer_from("rejected", "notification.conflict", "another one has this id", None)
     assert decide(answer, INTERVAL, NOW) == Box("notification.conflict", "another one has this id")
 
@@ -47,7 +47,7 @@ def test_a_rejection_without_a_reason_still_has_a_text() -> None:
     assert decision.error
 
 
-def test_what_central_does_not_take_now_is_due_again_after_the_interval() -> None:
+def test_deferred_notification_is_due_again_after_the_interval() -> None:
     answer = answer_from("later", "store.full", "the disk is full", None)
     assert decide(answer, INTERVAL, NOW) == TryAgain(NOW + INTERVAL, "the disk is full")
 
@@ -63,7 +63,7 @@ def test_what_central_does_not_take_now_is_due_again_after_the_interval() -> Non
         (float("inf"), INTERVAL),
     ],
 )
-def test_a_wait_that_central_asks_for_is_kept_within_bounds(wait_s: float, expected: timedelta) -> None:
+def test_wait_requested_by_central_is_honoured_within_limits(wait_s: float, expected: timedelta) -> None:
     assert decide(NotNow("busy", wait_s), INTERVAL, NOW) == TryAgain(NOW + expected, "busy")
 
 
@@ -73,7 +73,7 @@ def test_a_verdict_of_a_newer_central_keeps_the_notification() -> None:
 
 @pytest.mark.req("SF-08")
 @pytest.mark.parametrize("answer", [Taken(), Refused("c", "e"), NotNow("e"), NotNow("e", 5)])
-def test_no_answer_parks_a_notification(answer: Taken | Refused | NotNow) -> None:
+def test_notification_is_never_parked_by_an_answer(answer: Taken | Refused | NotNow) -> None:
     assert isinstance(decide(answer, INTERVAL, NOW), Clear | Box | TryAgain)
 
 
@@ -92,11 +92,11 @@ def test_a_message_is_due_at_its_time_and_not_before() -> None:
     assert not is_due(NOW + WAIT_MAX, NOW)
 
 
-def test_a_due_time_that_the_clock_has_jumped_away_from_does_not_strand_a_message() -> None:
+def test_clock_jump_does_not_strand_a_message() -> None:
     assert is_due(NOW + timedelta(days=3650), NOW)
 
 
-def test_an_error_text_of_central_is_cut_to_what_may_be_stored() -> None:
+def test_error_of_central_is_truncated_to_the_storable_length() -> None:
     decision = decide(Refused("c" * 500, "x\x00" * 5000), INTERVAL, NOW)
     assert isinstance(decision, Box)
     assert len(decision.code.encode()) <= 128
@@ -113,12 +113,12 @@ def call(answer: CarrierAnswer, *, count: int = 0, first: bool = False, caller: 
 
 @pytest.mark.req("SF-03", "TRK-06")
 @pytest.mark.parametrize("caller", [True, False])
-def test_a_call_that_was_taken_is_cleared_whoever_tried_it(caller: bool) -> None:
+def test_accepted_call_is_cleared_for_caller_and_agent(caller: bool) -> None:
     assert call(Taken(201), caller=caller, first=caller) == Clear(201)
 
 
 @pytest.mark.req("API-08", "TRK-08")
-def test_a_refused_call_fails_while_its_caller_waits_and_parks_when_he_is_gone() -> None:
+def test_refused_call_fails_while_its_caller_waits_and_parks_otherwise() -> None:
     refused = Refused("external.refused", "no such part", 404)
     assert call(refused, first=True, caller=True) == Fail("external.refused", "no such part", 404)
     assert call(refused, count=1) == Park("no such part", True, 404)
@@ -126,7 +126,7 @@ def test_a_refused_call_fails_while_its_caller_waits_and_parks_when_he_is_gone()
 
 
 @pytest.mark.req("SF-06", "SF-12", "RES-37")
-def test_the_first_attempt_is_not_counted_and_then_as_many_as_the_definition_says() -> None:
+def test_first_attempt_does_not_count_toward_the_retries_of_the_definition() -> None:
     due = NOW + POLICY.interval
     assert call(NotNow("away"), first=True, caller=True) == TryAgain(due, "away", is_counted=False)
     assert call(NotNow("away"), count=0) == TryAgain(due, "away")
@@ -147,14 +147,14 @@ def test_no_limit_of_retries_never_parks(count: int) -> None:
     ("wait_s", "expected"),
     [(7_200.0, timedelta(hours=2)), (3.0, POLICY.interval), (1e12, CALL_WAIT_MAX), (float("nan"), POLICY.interval)],
 )
-def test_a_wait_that_the_other_side_asks_for_is_kept_for_up_to_a_day(wait_s: float, expected: timedelta) -> None:
+def test_wait_requested_by_the_target_is_honoured_for_up_to_a_day(wait_s: float, expected: timedelta) -> None:
     decision = call(NotNow("busy", wait_s))
     assert isinstance(decision, TryAgain)
     assert decision.due_at == NOW + expected
     assert not is_due(decision.due_at, NOW, CALL_WAIT_MAX)
 
 
-def test_an_error_without_end_is_cut() -> None:
+def test_overlong_error_is_truncated() -> None:
     decision = call(Refused("c" * 999, "e" * 99_999), caller=True, first=True)
     assert isinstance(decision, Fail)
     assert (len(decision.code.encode()), len(decision.error.encode())) == (128, 2048)

@@ -22,7 +22,7 @@ class Text(str):
 
 @pytest.mark.req("TBL-02")
 @given(moments, entropies)
-def test_a_new_id_is_a_version_7_uuid_of_its_moment_in_the_one_spelling(now: datetime, entropy: bytes) -> None:
+def test_new_id_is_a_canonical_version_7_uuid_of_its_time(now: datetime, entropy: bytes) -> None:
     made = new_id(now, entropy)
     parsed = UUID(made)
     assert (parsed.version, parsed.variant) == (7, "specified in RFC 4122")
@@ -49,7 +49,7 @@ def test_a_set_of_ids_is_ascending_and_has_one_for_every_ten_bytes(entropy: byte
 
 
 @given(entropies, entropies)
-def test_entropy_that_differs_in_what_an_id_keeps_gives_another_id(one: bytes, other: bytes) -> None:
+def test_different_entropy_gives_a_different_id(one: bytes, other: bytes) -> None:
     # Six of the eighty bits make way for version and variant.
     kept = [int.from_bytes(entropy, "big") >> 68 for entropy in (one, other)]
     if kept[0] != kept[1]:
@@ -57,7 +57,7 @@ def test_entropy_that_differs_in_what_an_id_keeps_gives_another_id(one: bytes, o
 
 
 @pytest.mark.parametrize("version", range(1, 9))
-def test_an_id_of_any_version_of_uuid_is_taken(version: int) -> None:
+def test_uuid_of_any_version_is_accepted(version: int) -> None:
     assert parse_notification_id(f"019a8b3c-1234-{version}abc-8def-0123456789ab").startswith("019a8b3c")
 
 
@@ -87,12 +87,12 @@ def test_an_id_of_any_version_of_uuid_is_taken(version: int) -> None:
     ],
     ids=repr,
 )
-def test_any_other_spelling_is_refused_naming_the_field(bad: object) -> None:
+def test_any_other_spelling_is_rejected_naming_the_field(bad: object) -> None:
     assert not is_id(bad)
     with pytest.raises(InvalidInput) as caught:
         parse_notification_id(bad)
     assert (caught.value.code, caught.value.field) == ("notification.bad_id", "notification_id")
 
 
-def test_a_good_id_comes_back_as_it_is() -> None:
+def test_valid_id_is_returned_unchanged() -> None:
     assert parse_notification_id(GOOD) == GOOD

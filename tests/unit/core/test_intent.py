@@ -42,18 +42,18 @@ def test_only_a_waiting_intent_can_be_cancelled(state: IntentState) -> None:
         (IntentState.DONE, 1, False),
     ],
 )
-def test_the_word_of_a_site_counts_for_what_was_sent_and_not_settled(
+def test_result_of_a_site_counts_for_sent_and_unsettled_intents(
     state: IntentState, attempts: int, is_news: bool
 ) -> None:
     assert takes_result(replace(WAITING, state=state, attempts=attempts)) is is_news
 
 
-def test_an_expired_intent_tells_whether_it_may_have_been_applied() -> None:
+def test_expired_intent_states_whether_it_may_have_been_applied() -> None:
     assert "never sent" in expiry_detail(0)
     assert "may have been applied" in expiry_detail(2)
 
 
-def test_a_look_and_a_reading_anew_name_no_message() -> None:
+def test_queries_and_reconciliation_name_no_message() -> None:
     unnamed = {kind for kind in IntentKind if not kind.names_message}
     looks = {IntentKind.LIST_PARKED, IntentKind.LIST_REJECTED, IntentKind.QUERY_EVENTS}
     assert unnamed == looks | {IntentKind.RECONCILE}

@@ -52,7 +52,7 @@ FITS: list[tuple[dict[str, Any], Any, Any]] = [
 
 
 @pytest.mark.parametrize(("schema", "good", "bad"), FITS, ids=str)
-def test_a_value_fits_or_the_place_is_named(schema: dict[str, Any], good: object, bad: object) -> None:
+def test_value_is_valid_or_the_place_is_named(schema: dict[str, Any], good: object, bad: object) -> None:
     check_schema(schema)
     assert violation(schema, good) is None
     found = violation(schema, bad)
@@ -101,7 +101,7 @@ def test_patterns_are_accepted_and_not_evaluated(schema: dict[str, Any]) -> None
     ],
     ids=str,
 )
-def test_a_bad_schema_is_refused_when_it_is_saved(schema: object) -> None:
+def test_bad_schema_is_rejected_when_it_is_saved(schema: object) -> None:
     with pytest.raises(InvalidInput) as refused:
         check_schema(schema)
     assert (refused.value.code, refused.value.field) == ("topic.schema", "schema")
@@ -116,7 +116,7 @@ def test_a_bad_schema_is_refused_when_it_is_saved(schema: object) -> None:
     ],
     ids=str,
 )
-def test_a_schema_without_end_is_given_up(schema: dict[str, Any]) -> None:
+def test_endless_schema_is_abandoned(schema: dict[str, Any]) -> None:
     check_schema(schema)
     with pytest.raises(InvalidInput) as refused:
         violation(schema, {"a": 1})
@@ -159,7 +159,7 @@ _keywords = st.sampled_from(
 
 
 @given(st.dictionaries(_keywords, _values | st.dictionaries(_keywords, _values, max_size=3), max_size=4), _values)
-def test_any_schema_is_refused_or_evaluated(schema: dict[str, Any], value: object) -> None:
+def test_any_schema_is_rejected_or_evaluated(schema: dict[str, Any], value: object) -> None:
     with contextlib.suppress(InvalidInput):
         check_schema(schema)
         violation(schema, value)

@@ -42,13 +42,13 @@ def test_queue_depth_counts_pending_and_retrying() -> None:
 
 
 @pytest.mark.req("KPI-04")
-def test_parked_counts_parked_alone() -> None:
+def test_parked_counts_only_parked_rows() -> None:
     assert figure("parked", *of_each_status()) == 1
 
 
 @pytest.mark.req("KPI-03", "KPI-07", "CFG-05")
 @pytest.mark.parametrize("status", list(Status))
-def test_stuck_is_live_for_longer_than_the_threshold_of_ten_minutes(status: Status) -> None:
+def test_stuck_counts_rows_live_for_longer_than_ten_minutes(status: Status) -> None:
     at_threshold = replace(PENDING, status=status, cycle_started_at=NOW - timedelta(minutes=10))
     beyond = replace(at_threshold, cycle_started_at=at_threshold.cycle_started_at - MICROSECOND)
     assert figure("stuck", at_threshold) == 0
@@ -57,7 +57,7 @@ def test_stuck_is_live_for_longer_than_the_threshold_of_ten_minutes(status: Stat
 
 
 @pytest.mark.req("DEC-69", "KPI-03")
-def test_a_notification_that_an_operator_just_retried_is_not_stuck_however_old_it_is() -> None:
+def test_notification_that_an_operator_just_retried_is_not_stuck_even_if_it_is_old() -> None:
     retried = replace(PENDING, created_at=NOW - timedelta(days=3), cycle_started_at=NOW - timedelta(seconds=1))
     assert figure("stuck", retried) == 0
     assert figure("stuck", replace(retried, cycle_started_at=NOW - timedelta(minutes=11))) == 1
@@ -96,7 +96,7 @@ def test_webhooks_are_counted_separately_from_lists() -> None:
 
 
 @pytest.mark.req("DEC-16")
-def test_overdue_is_due_for_longer_than_two_sweeps_and_not_taken() -> None:
+def test_overdue_counts_unclaimed_rows_due_for_longer_than_two_sweeps() -> None:
     at_threshold = replace(OLD, due_at=NOW - timedelta(seconds=20))
     beyond = replace(OLD, due_at=NOW - timedelta(seconds=20) - MICROSECOND)
     assert figure("overdue", at_threshold) == 0
@@ -111,7 +111,7 @@ def test_a_row_whose_lease_ran_out_is_overdue_two_sweeps_after_that() -> None:
     assert figure("overdue", replace(OLD, lease_until=NOW - timedelta(seconds=20) - MICROSECOND)) == 1
 
 
-def test_nothing_is_overdue_before_it_has_arrived_for_so_long_however_clocks_were_set() -> None:
+def test_row_is_not_overdue_before_two_sweeps_after_its_arrival_with_any_clock() -> None:
     assert figure("overdue", replace(OLD, created_at=NOW - timedelta(seconds=20))) == 0
     assert figure("overdue", replace(OLD, created_at=NOW - timedelta(seconds=20) - MICROSECOND)) == 1
 
@@ -132,7 +132,7 @@ def test_oldest_pending_age_is_that_of_the_oldest_row_that_is_not_terminal() -> 
 
 
 @pytest.mark.req("KPI-01")
-def test_figures_are_told_of_each_site_and_of_all_together() -> None:
+def test_kpis_per_site_add_up_to_those_of_all_sites() -> None:
     old = replace(PENDING, site="north", created_at=NOW - timedelta(seconds=90))
     rows = [PENDING, old, old, replace(PENDING, site="south", status=Status.PARKED)]
     by_site = compute_by_site(rows, NOW, BY)
@@ -145,12 +145,12 @@ def test_figures_are_told_of_each_site_and_of_all_together() -> None:
     assert fold(by_site.values()) == compute(rows, NOW, BY)
 
 
-def test_nothing_has_a_figure_of_nought_for_every_kpi() -> None:
+def test_every_kpi_of_no_rows_is_zero() -> None:
     assert compute([], NOW, BY) == NOTHING == fold([])
     assert set(NOTHING) == set(NAMES)
 
 
-def test_every_kpi_says_what_it_is_in_which_unit() -> None:
+def test_every_kpi_has_a_description_and_a_unit() -> None:
     assert len(set(NAMES)) == len(KPIS) > 0
     for kpi in KPIS:
         assert kpi.unit in ("notifications", "webhooks", "cached calls", "seconds")

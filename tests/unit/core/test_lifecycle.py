@@ -78,7 +78,7 @@ def test_a_delivered_notification_has_its_time_and_targets() -> None:
 
 
 @pytest.mark.req("LIF-03", "LIF-08", "LIF-09")
-def test_a_transient_failure_is_counted_and_tried_again_after_the_delay() -> None:
+def test_transient_failure_is_counted_and_retried_after_the_delay() -> None:
     assert after(a_notification(Status.PENDING, A), TransientFailure("451 later")) == Transition(
         status=Status.RETRYING,
         retry_count=1,
@@ -102,7 +102,7 @@ def test_the_last_attempt_of_the_policy_parks_with_its_error_and_is_counted_too(
 @pytest.mark.req("LIF-08", "RES-09", "DEC-73")
 @pytest.mark.parametrize("retry_count", [0, 2])
 @pytest.mark.parametrize("kind", [TransientFailure, Uncertain])
-def test_an_attempt_that_reached_a_further_target_uses_up_no_retry(
+def test_attempt_that_reached_another_target_uses_up_no_retry(
     kind: type[TransientFailure | Uncertain], retry_count: int
 ) -> None:
     n = a_notification(Status.RETRYING, A, B, retry_count=retry_count)
@@ -112,7 +112,7 @@ def test_an_attempt_that_reached_a_further_target_uses_up_no_retry(
 
 
 @pytest.mark.req("DEC-73")
-def test_a_target_reached_before_is_no_progress() -> None:
+def test_target_reached_before_is_not_progress() -> None:
     n = a_notification(Status.RETRYING, reached(A), B, retry_count=2)
     made = after(n, TransientFailure("421 enough", (reached(A), due(B))))
     assert (made.status, made.retry_count) == (Status.PARKED, 3)
@@ -149,24 +149,24 @@ def test_a_permanent_failure_parks_at_once_and_is_not_counted() -> None:
 
 
 @pytest.mark.req("LIF-10", "LIF-05", "DEC-11")
-def test_without_targets_the_parked_row_tells_the_failure_itself() -> None:
+def test_parked_row_without_targets_has_the_error_of_the_failure() -> None:
     made = after(a_notification(), PermanentFailure("there is no list named 'ops'"))
     assert (made.status, made.last_error, made.targets) == (Status.PARKED, "there is no list named 'ops'", ())
 
 
-def test_without_targets_a_transient_failure_is_tried_again_all_the_same() -> None:
+def test_transient_failure_without_targets_is_retried() -> None:
     assert after(a_notification(), TransientFailure("busy")).status is Status.RETRYING
     assert after(a_notification(), Delivered()).status is Status.DELIVERED
 
 
 @pytest.mark.parametrize("retry_after", [None, timedelta(0), MINUTE, 2 * MINUTE])
-def test_a_shorter_wait_asked_for_does_not_shorten_the_policys(retry_after: timedelta | None) -> None:
+def test_shorter_requested_wait_does_not_shorten_that_of_the_policy(retry_after: timedelta | None) -> None:
     made = after(a_notification(Status.PENDING, A), TransientFailure("429", retry_after=retry_after))
     assert made.due_at == NOW + 2 * MINUTE
 
 
 @pytest.mark.parametrize("kind", [TransientFailure, Uncertain])
-def test_a_longer_wait_asked_for_is_kept(kind: type[TransientFailure] | type[Uncertain]) -> None:
+def test_longer_requested_wait_is_honoured(kind: type[TransientFailure] | type[Uncertain]) -> None:
     made = after(a_notification(Status.PENDING, A), kind("429", retry_after=timedelta(hours=1)))
     assert made.next_attempt_at == made.due_at == NOW + timedelta(hours=1)
 
@@ -177,7 +177,7 @@ MIXED = fold((reached(A), due(B), failed(C)))
 
 
 @pytest.mark.req("DEC-11")
-def test_any_target_still_due_is_tried_again() -> None:
+def test_any_target_still_due_is_retried() -> None:
     made = after(a_notification(Status.PENDING, A, B, C), MIXED)
     assert (made.status, made.retry_count) == (Status.RETRYING, 0)
     assert made.targets == (reached(A), due(B), failed(C))
@@ -231,7 +231,7 @@ def test_all_targets_reached_over_several_attempts_is_delivered() -> None:
 
 @pytest.mark.req("DEC-11")
 @pytest.mark.parametrize("news", [failed(A), due(A)])
-def test_a_target_once_reached_stays_reached_whatever_an_adapter_says(news: Target) -> None:
+def test_reached_target_stays_reached_after_any_later_result(news: Target) -> None:
     n = a_notification(Status.RETRYING, reached(A), due(B))
     made = after(n, TransientFailure("451", (news, due(B, "451"))))
     assert made.targets == (due(B, "451"),)
@@ -244,7 +244,7 @@ def test_a_target_that_the_notification_does_not_have_is_not_added() -> None:
 
 
 @pytest.mark.req("DEC-11")
-def test_a_target_that_an_adapter_forgot_to_name_is_still_owed() -> None:
+def test_target_that_an_adapter_forgot_is_still_due() -> None:
     made = after(a_notification(Status.PENDING, A, B), Delivered((reached(A),)))
     assert (made.status, made.targets) == (Status.RETRYING, (reached(A),))
     assert made.last_error
@@ -254,7 +254,7 @@ def test_a_target_that_an_adapter_forgot_to_name_is_still_owed() -> None:
 
 
 @pytest.mark.req("DEC-10")
-def test_uncertain_parks_where_the_list_says_so_and_tells_why() -> None:
+def test_uncertain_parks_with_a_reason_if_the_list_says_so() -> None:
     policy = Policy(POLICY.retry, park_uncertain=True)
     made = after(a_notification(Status.PENDING, A), Uncertain("no answer to the dot"), policy)
     assert (made.status, made.retry_count) == (Status.PARKED, 0)
@@ -309,7 +309,7 @@ def test_a_hold_keeps_the_results_of_targets_that_have_one() -> None:
     assert made.targets == (reached(A), failed(B, "550 no"), due(C, "530 log in"))
 
 
-def test_a_hold_with_a_result_for_every_target_holds_nothing() -> None:
+def test_hold_with_a_result_for_every_target_does_not_hold() -> None:
     n = a_notification(Status.PENDING, A, B)
     assert after(n, Held("530 log in", targets=(reached(A), reached(B)))).status is Status.DELIVERED
     assert after(n, Held("530 log in", targets=(reached(A), failed(B, "550 no")))).status is Status.PARKED
@@ -337,7 +337,7 @@ def test_the_age_of_a_hold_counts_from_the_cycle_not_from_the_row() -> None:
 
 
 @pytest.mark.req("DEC-11")
-def test_a_parked_notification_returns_to_pending_on_retry_for_its_failed_targets_alone() -> None:
+def test_parked_notification_returns_to_pending_on_retry_for_its_failed_targets_only() -> None:
     n = a_notification(Status.PARKED, reached(A), failed(B), failed(C), retry_count=3, last_attempt_at=NOW - MINUTE)
     assert lifecycle.retry(n, NOW) == Transition(
         status=Status.PENDING,
@@ -373,7 +373,7 @@ def test_only_a_parked_notification_can_be_retried_or_discarded(rule: Any, statu
 
 
 @pytest.mark.req("TBL-07")
-def test_these_are_all_the_statuses_and_forwarding_is_none_of_them() -> None:
+def test_forwarding_is_not_one_of_the_five_statuses() -> None:
     assert [s.value for s in Status] == ["pending", "retrying", "delivered", "parked", "discarded"]
     assert {Status.PENDING, Status.RETRYING} == LIVE
     assert [s for s in Status if s.is_terminal] == [Status.DELIVERED, Status.PARKED, Status.DISCARDED]
@@ -386,14 +386,14 @@ def test_these_are_all_the_statuses_and_forwarding_is_none_of_them() -> None:
     "outcome", [TransientFailure(""), PermanentFailure(""), Uncertain(""), PermanentFailure("", (failed(A, ""),))]
 )
 @pytest.mark.parametrize("retry_count", [0, 2])
-def test_a_failure_without_a_reason_still_leaves_some_text(outcome: Outcome, retry_count: int) -> None:
+def test_failure_without_a_reason_still_has_an_error(outcome: Outcome, retry_count: int) -> None:
     made = after(a_notification(Status.RETRYING, A, retry_count=retry_count), outcome)
     assert made.last_error
     assert all(t.error for t in made.targets if t.status is FAILED)
 
 
 @pytest.mark.parametrize("text", ["x" * 100_000, "bad \x00 byte", "lone \udc80 surrogate"])
-def test_an_error_is_cut_to_what_both_stores_can_keep(text: str) -> None:
+def test_error_is_truncated_to_what_both_stores_can_store(text: str) -> None:
     n = a_notification(Status.PENDING, A)
     for outcome in (TransientFailure(text), PermanentFailure(text, (failed(A, text),)), Held(text)):
         made = after(n, outcome)

@@ -22,12 +22,12 @@ def refuse_site(one: NotificationList, site: str) -> PermanentFailure | None:
 
 
 @pytest.mark.threat(5)
-def test_a_list_that_names_no_sites_hears_every_one() -> None:
+def test_list_without_sites_accepts_every_site() -> None:
     assert refuse_site(OPS, "plant-9") is None
 
 
 @pytest.mark.threat(5)
-def test_a_list_that_names_sites_hears_those_alone_and_says_so() -> None:
+def test_list_with_sites_accepts_only_those_and_names_them() -> None:
     narrow = replace(OPS, allowed_sites=("plant-1", "plant-2"))
     assert refuse_site(narrow, "plant-1") is None
     refusal = refuse_site(narrow, "plant-9")
@@ -42,7 +42,7 @@ def test_many_allowed_sites_are_named_in_part() -> None:
     assert refusal.error.endswith("'s4' and others")
 
 
-def test_sites_that_cannot_be_read_let_nobody_in() -> None:
+def test_unreadable_sites_reject_every_site() -> None:
     refusal = refuse_site(replace(OPS, allowed_sites=()), "plant-1")
     assert refusal is not None
     assert refusal.error.endswith("none")
@@ -56,7 +56,7 @@ def test_the_same_list_changes_nothing() -> None:
     assert compare(OPS, replace(OPS, version=7, targets=tuple(reversed(OPS.targets)))).is_empty
 
 
-def test_a_change_names_the_targets_that_come_and_go_and_the_properties() -> None:
+def test_change_names_added_and_removed_targets_and_properties() -> None:
     after = NotificationList(
         "ops",
         "email",

@@ -35,7 +35,7 @@ def with_channel(name: str) -> NotificationList:
     ],
     ids=["its own", "the default", "the only one", "the only one of its type", "the default of its type"],
 )
-def test_a_list_goes_by_its_own_channel_else_the_default_else_the_only_one_of_its_type(
+def test_list_uses_its_channel_else_the_default_else_the_only_one_of_its_type(
     notification_list: NotificationList, channels: tuple[Channel, ...], chosen: Channel
 ) -> None:
     path = route(notification_list, *channels)
@@ -60,21 +60,21 @@ def test_a_list_goes_by_its_own_channel_else_the_default_else_the_only_one_of_it
     ],
     ids=["no channel", "none of its type", "two and no default", "its own is gone", "its own is of another type"],
 )
-def test_a_list_without_a_way_out_fails_for_good_and_says_why(
+def test_list_without_a_channel_fails_permanently_with_the_reason(
     notification_list: NotificationList, channels: tuple[Channel, ...], reason: str
 ) -> None:
     assert route(notification_list, *channels) == PermanentFailure(reason, phase="resolve", evidence=Evidence.NONE)
 
 
 @pytest.mark.req("ADP-11")
-def test_a_list_that_is_not_there_fails_for_good_and_is_named() -> None:
+def test_missing_list_fails_permanently_and_is_named() -> None:
     assert resolve(Directory(), list_key("ghosts"), PathDefaults()) == PermanentFailure(
         "there is no list named 'ghosts'", phase="resolve", evidence=Evidence.NONE
     )
 
 
 @pytest.mark.req("DEC-44")
-def test_a_subscription_is_its_own_path_whatever_lists_are_called() -> None:
+def test_subscription_has_its_own_path_even_if_a_list_has_its_name() -> None:
     subscription = Subscription(
         subscription_id="1", name="ops", owner="team", filter=(), settings={"url": "https://hooks.example.org/x"}
     )

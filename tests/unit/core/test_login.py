@@ -25,7 +25,7 @@ NOW = datetime(2026, 11, 15, 8, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("name", ["anna", "a", "7", "anna.b@example.org", "erp-bridge_2", "a" * 64])
-def test_a_good_name_is_taken(name: str) -> None:
+def test_valid_name_is_accepted(name: str) -> None:
     assert check_user_name(name) == name
 
 
@@ -33,14 +33,14 @@ def test_a_good_name_is_taken(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", "Anna", "аnna", "anna ", "an na", "-anna", "a" * 65, "an\x00na", "änne", "anna\n", None, 7, b"anna"]
 )
-def test_a_name_that_could_be_mistaken_for_another_is_refused(name: object) -> None:
+def test_ambiguous_name_is_rejected(name: object) -> None:
     with pytest.raises(InvalidInput) as refused:
         check_user_name(name)
     assert (refused.value.code, refused.value.field) == ("user.name", "name")
 
 
 @pytest.mark.parametrize("password", ["twelve chars", "пароль из слов", "x y z a b c d e", "anna and a long sentence"])
-def test_a_long_password_is_taken_whatever_it_is_made_of(password: str) -> None:
+def test_long_password_of_any_characters_is_accepted(password: str) -> None:
     assert check_password(password, "anna") == password
 
 
@@ -48,7 +48,7 @@ def test_a_long_password_is_taken_whatever_it_is_made_of(password: str) -> None:
     "password",
     ["", "eleven char", "aaaaaaaaaaaaaaaa", "anna anna 123", "x1y2z" * 1000, "\ud800 a lone surrogate", "a" * 2000],
 )
-def test_a_password_that_breaks_a_rule_is_refused(password: str) -> None:
+def test_password_that_breaks_a_rule_is_rejected(password: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         check_password(password, "anna")
     assert (refused.value.code, refused.value.field) == ("password.rule", "password")
@@ -78,13 +78,13 @@ def test_a_thousand_guesses_take_more_than_three_days() -> None:
     assert now - NOW > timedelta(days=3)
 
 
-def test_failures_are_forgotten_after_a_quiet_hour_and_not_before() -> None:
+def test_failures_are_reset_after_a_quiet_hour_and_not_before() -> None:
     tally = Tally(9, NOW, NOW)
     assert charged(tally, WITH_ACCOUNT, NOW + timedelta(minutes=59)).failures == 10
     assert charged(tally, WITH_ACCOUNT, NOW + timedelta(hours=1)).failures == 1
 
 
-def test_a_failure_that_was_none_is_given_back() -> None:
+def test_charge_for_a_successful_login_is_returned() -> None:
     before = Tally(WITH_NETWORK.free, NOW, NOW)
     after = given_back(charged(before, WITH_NETWORK, NOW), NOW)
     assert (after.failures, after.wait(NOW)) == (before.failures, timedelta(0))
@@ -95,6 +95,6 @@ def test_a_failure_that_was_none_is_given_back() -> None:
 @pytest.mark.parametrize(
     ("unused_s", "left_s", "is_over"), [(0, 1, False), (59, 1, False), (60, 100, True), (0, 0, True), (0, -5, True)]
 )
-def test_a_session_ends_by_rest_or_by_age(unused_s: int, left_s: int, is_over: bool) -> None:
+def test_session_ends_when_idle_or_old(unused_s: int, left_s: int, is_over: bool) -> None:
     last, end = NOW - timedelta(seconds=unused_s), NOW + timedelta(seconds=left_s)
     assert has_ended(NOW, last, end, timedelta(minutes=1)) == is_over

@@ -28,9 +28,7 @@ def test_digests_are_equal_exactly_when_site_list_subject_and_body_are(
 
 @pytest.mark.req("DEC-12")
 @given(st.tuples(texts, texts, texts, texts), st.integers(0, 2))
-def test_a_letter_moved_over_the_border_of_two_fields_makes_another_digest(
-    content: tuple[str, str, str, str], at: int
-) -> None:
+def test_moving_a_letter_to_the_next_field_changes_the_digest(content: tuple[str, str, str, str], at: int) -> None:
     moved = list(content)
     moved[at], moved[at + 1] = content[at] + content[at + 1], ""
     if tuple(moved) != content:
@@ -38,18 +36,18 @@ def test_a_letter_moved_over_the_border_of_two_fields_makes_another_digest(
 
 
 @pytest.mark.req("DEC-12")
-def test_who_and_when_at_the_site_is_no_part_of_the_content() -> None:
+def test_provenance_and_time_of_the_site_are_not_part_of_the_content() -> None:
     told = replace(GIVEN, provenance=Provenance("p7", "line-1", "pumps.py", "run-1", "run-0"), enqueued_at="yesterday")
     assert digest(told) == digest(GIVEN)
 
 
-def test_the_digest_is_the_one_that_is_written_down() -> None:
+def test_digest_equals_the_documented_one() -> None:
     parts = (b"p7", b"ops", b"Pump 3", b"No flow")
     assert digest(GIVEN) == sha256(b"".join(len(p).to_bytes(8, "big") + p for p in parts)).digest()
 
 
 @pytest.mark.req("CHN-01")
-def test_alarm_fields_enter_the_digest_only_when_given() -> None:
+def test_alarm_fields_are_part_of_the_digest_only_if_given() -> None:
     parts = (b"p7", b"ops", b"Pump 3", b"No flow", b"severity", b"info", b"incident", b"x", b"is_cleared", b"true")
     alarm = replace(GIVEN, severity=Severity.INFO, incident="x", is_cleared=True)
     assert digest(alarm) == sha256(b"".join(len(p).to_bytes(8, "big") + p for p in parts)).digest()

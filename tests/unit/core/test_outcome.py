@@ -40,7 +40,7 @@ C = Target("c@example.org", FAILED, "550 unknown")
     ],
     ids=["none", "reached", "due", "failed", "due beside failed", "all three", "only failed"],
 )
-def test_any_due_means_again_else_any_failed_means_never_else_delivered(
+def test_due_target_means_transient_else_failed_target_means_permanent_else_delivered(
     targets: tuple[Target, ...], expected: Outcome
 ) -> None:
     assert fold(targets) == expected
@@ -53,7 +53,7 @@ def test_a_fold_keeps_reply_and_phase(target: Target) -> None:
 
 
 @pytest.mark.req("DEC-10")
-def test_there_are_five_outcomes_with_these_words() -> None:
+def test_names_of_the_five_outcomes() -> None:
     assert WORDS == ("delivered", "transient_failure", "permanent_failure", "uncertain", "held")
 
 
@@ -71,7 +71,7 @@ def test_each_error_is_named_once_with_its_number_of_targets_and_the_first_ten()
     assert named.endswith(", t09 and 2 more): 550 unknown; b@example.org: 450 later")
 
 
-def test_replies_that_quote_their_target_are_one_reply() -> None:
+def test_replies_that_differ_only_in_their_target_are_one_reply() -> None:
     targets = tuple(Target(f"{name}@x.example", FAILED, f"550 5.1.1 <{name}@x.example>: rejected") for name in "ab")
     assert name_errors(targets, FAILED) == "2 targets (a@x.example, b@x.example): 550 5.1.1 <a@x.example>: rejected"
 

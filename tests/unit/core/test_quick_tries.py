@@ -24,7 +24,7 @@ def test_linear_waits_grow_by_the_base() -> None:
 
 @pytest.mark.req("WHK-04")
 @pytest.mark.dec("DEC-82")
-def test_no_try_starts_more_than_eight_seconds_after_the_first() -> None:
+def test_no_quick_try_starts_more_than_eight_seconds_after_the_first() -> None:
     assert next_try_s(QuickTries(), 4, 4.0) == 4
     assert next_try_s(QuickTries(), 4, 4.001) is None
     assert next_try_s(QuickTries(repeats=10), 5, 7.5) is None
@@ -35,7 +35,7 @@ def test_without_repeats_there_is_one_try() -> None:
 
 
 @pytest.mark.req("WHK-18", "WHK-19", "WHK-20")
-def test_which_statuses_are_worth_a_try() -> None:
+def test_statuses_that_are_retried_quickly() -> None:
     extra = frozenset({404})
     worth = {status for status in range(200, 600) if is_worth_a_try(status, extra)}
     assert worth == {404, 408, 429, *range(500, 600)}

@@ -18,7 +18,7 @@ def test_a_rate_is_a_count_and_a_period() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "20", "20/m", "0/1m", "20/0m", "1/2d", "-1/1m", "20/1m ", "٢/1m", None, 20])
-def test_another_text_is_refused(text: object) -> None:
+def test_invalid_rate_is_rejected(text: object) -> None:
     with pytest.raises(InvalidInput, match="rate must be COUNT/PERIOD such as 20/1m"):
         parse_rate(text)
 

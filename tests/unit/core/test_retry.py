@@ -29,25 +29,25 @@ def delays(policy: RetryPolicy, chance: float = 0.0) -> list[timedelta]:
 
 
 @pytest.mark.req("DEC-19", "RTY-02")
-def test_fixed_waits_the_same_each_time_and_counts_attempts_in_total() -> None:
+def test_fixed_policy_waits_the_same_each_time_and_counts_attempts_in_total() -> None:
     assert delays(Fixed(MINUTE, attempts_max=4)) == [MINUTE] * 3
     assert delays(Fixed(MINUTE, attempts_max=1)) == []
 
 
 @pytest.mark.req("DEC-19")
-def test_schedule_has_one_delay_per_failure_in_order() -> None:
+def test_schedule_policy_has_one_delay_per_failure_in_order() -> None:
     waits = (15 * SECOND, 30 * SECOND, MINUTE)
     assert delays(Schedule(waits)) == list(waits)
     assert delays(Schedule(())) == [], "an empty schedule means no retry"
 
 
 @pytest.mark.req("DEC-19")
-def test_exponential_multiplies_up_to_its_longest_wait() -> None:
+def test_exponential_policy_multiplies_up_to_its_longest_wait() -> None:
     policy = Exponential(SECOND, attempts_max=7, factor=3, wait_max=30 * SECOND)
     assert [d.total_seconds() for d in delays(policy)] == [1, 3, 9, 27, 30, 30]
 
 
-def test_exponential_does_not_overflow_however_many_attempts() -> None:
+def test_exponential_does_not_overflow_after_many_attempts() -> None:
     assert Exponential(SECOND, attempts_max=10**9).delay(10**8, 0.0) == timedelta(hours=1)
 
 
@@ -82,7 +82,7 @@ def test_without_jitter_chance_changes_nothing() -> None:
 # The retry fields of a channel: checked when they are saved, replaced when a stored value is out of range
 
 
-def test_retry_fields_that_are_not_given_get_their_defaults() -> None:
+def test_missing_retry_fields_get_their_defaults() -> None:
     assert check_fixed(None, None) == (10, 60.0)
     assert check_fixed(3, 2.5) == (3, 2.5)
 
@@ -106,7 +106,7 @@ def test_retry_fields_that_are_not_given_get_their_defaults() -> None:
         ("retry_delay_s", 10**400, "at most 31622400"),
     ],
 )
-def test_a_retry_field_out_of_range_is_refused_naming_field_and_rule(field: str, value: object, rule: str) -> None:
+def test_retry_field_out_of_range_is_rejected_naming_field_and_rule(field: str, value: object, rule: str) -> None:
     given: dict[str, object] = {"max_retries": None, "retry_delay_s": None, field: value}
     with pytest.raises(InvalidInput, match=rule) as caught:
         check_fixed(**given)
@@ -115,7 +115,7 @@ def test_a_retry_field_out_of_range_is_refused_naming_field_and_rule(field: str,
 
 
 @pytest.mark.req("RTY-01")
-def test_good_settings_are_taken_as_they_are() -> None:
+def test_valid_settings_are_accepted_unchanged() -> None:
     assert fixed_from_settings(3, 2.5) == (Fixed(timedelta(seconds=2.5), 3), [])
     assert fixed_from_settings(1, 1) == (Fixed(SECOND, 1), [])
 
@@ -136,17 +136,17 @@ def test_a_bad_delay_becomes_a_minute_and_is_named(bad: object) -> None:
     assert fixed_from_settings(3, bad) == (Fixed(MINUTE, 3), ["retry_delay_s"])
 
 
-def test_both_bad_are_both_named() -> None:
+def test_two_bad_values_are_both_named() -> None:
     assert fixed_from_settings(None, None) == (Fixed(MINUTE, 10), ["max_retries", "retry_delay_s"])
 
 
 @pytest.mark.parametrize("text", ["schedule:" + ",".join(f"{day}d" for day in range(1, 52)), "fixed:1s:2" + " " * 1000])
-def test_a_policy_that_could_not_be_read_back_once_stored_is_refused(text: str) -> None:
+def test_policy_that_could_not_be_read_back_is_rejected(text: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse(text)
     assert caught.value.field == "retry"
 
 
-def test_the_longest_schedule_is_read_back_from_what_is_stored() -> None:
+def test_longest_schedule_survives_storing() -> None:
     policy = parse("schedule:" + ",".join(f"{day}d" for day in range(1, 51)))
     assert parse(to_text(policy)) == policy

@@ -20,7 +20,7 @@ policies = st.one_of(
 
 
 @given(policies)
-def test_a_policy_written_as_text_is_read_as_itself(policy: RetryPolicy) -> None:
+def test_policy_text_round_trip(policy: RetryPolicy) -> None:
     assert parse(to_text(policy)) == policy
 
 
@@ -71,7 +71,7 @@ def test_each_kind_of_policy_has_a_text(text: str, policy: RetryPolicy) -> None:
         ["fixed:60s:10"],
     ],
 )
-def test_what_is_no_policy_is_refused_naming_the_field(text: object) -> None:
+def test_invalid_policy_is_rejected_naming_the_field(text: object) -> None:
     with pytest.raises(InvalidInput, match="retry") as refused:
         parse(text)
     assert refused.value.field == "retry"

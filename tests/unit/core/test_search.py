@@ -39,12 +39,12 @@ LIVE_STATUSES = tuple(status for status in Status if status in LIVE)
         ("नमस्ते", ("नमस्ते",)),  # marks belong to their letters
     ],
 )
-def test_a_text_is_cut_into_words_without_regard_to_case(text: str, found: tuple[str, ...]) -> None:
+def test_text_is_split_into_case_insensitive_words(text: str, found: tuple[str, ...]) -> None:
     assert tokenize(text) == tuple(unicodedata.normalize("NFKC", word) for word in found)
 
 
 @given(st.text())
-def test_words_are_found_again_whatever_case_and_form_they_are_written_in(text: str) -> None:
+def test_words_match_in_any_case_and_normalization_form(text: str) -> None:
     found = tokenize(text)
     assert tokenize(" ".join(found)) == found
     assert set(tokenize(unicodedata.normalize("NFD", text))) == set(tokenize(unicodedata.normalize("NFC", text)))
@@ -53,12 +53,12 @@ def test_words_are_found_again_whatever_case_and_form_they_are_written_in(text: 
 
 
 @given(st.text(alphabet=st.characters(max_codepoint=127)))
-def test_plain_text_has_the_same_words_by_the_short_way_and_by_the_long(text: str) -> None:
+def test_ascii_fast_path_gives_the_same_words(text: str) -> None:
     assert set(tokenize(text)) <= set(tokenize(text + " é"))
     assert set(tokenize(text + " é")) - set(tokenize(text)) == {"é"}
 
 
-def test_all_given_words_must_occur_whole() -> None:
+def test_all_words_must_occur_as_whole_words() -> None:
     wanted = Filter(subject="hot PUMP")
     assert wanted.fits_text("Pump 3 is hot", None)
     assert not wanted.fits_text("Pump 3 is cold", None)
@@ -66,7 +66,7 @@ def test_all_given_words_must_occur_whole() -> None:
     assert Filter().fits_text("anything", None)
 
 
-def test_an_error_is_looked_for_by_its_fingerprint() -> None:
+def test_errors_are_searched_by_fingerprint() -> None:
     wanted = Filter(error_key=fingerprint_key("451 server 7 is busy"))
     assert wanted.fits_text("x", "451 server 12 is busy")
     assert not wanted.fits_text("x", "550 no such user")
@@ -74,7 +74,7 @@ def test_an_error_is_looked_for_by_its_fingerprint() -> None:
 
 
 @pytest.mark.req("KPI-03", "KPI-12")
-def test_stuck_is_live_and_older_than_the_threshold() -> None:
+def test_stuck_filter_selects_live_rows_older_than_the_threshold() -> None:
     resolved = Filter(is_stuck=True).resolved(NOW, BY)
     since = NOW - BY.stuck_after
     assert resolved == Filter(statuses=LIVE_STATUSES, until=since, stuck_before=since, stuck_at=NOW)
@@ -87,7 +87,7 @@ def test_stuck_is_live_and_older_than_the_threshold() -> None:
 
 
 @pytest.mark.req("DEC-16")
-def test_overdue_is_live_and_has_arrived_and_was_free_before_the_threshold() -> None:
+def test_overdue_filter_selects_live_rows_that_arrived_and_were_free_before_the_threshold() -> None:
     since = NOW - BY.overdue_after
     resolved = Filter(is_overdue=True).resolved(NOW, BY)
     assert resolved == Filter(statuses=LIVE_STATUSES, until=since, overdue_before=since)
@@ -102,7 +102,7 @@ def test_overdue_is_live_and_has_arrived_and_was_free_before_the_threshold() -> 
     assert Filter(is_overdue=True, statuses=(Status.PARKED,)).resolved(NOW, BY) is None
 
 
-def test_an_error_is_one_of_parked_notifications_unless_others_are_asked_for() -> None:
+def test_error_filter_selects_parked_notifications_unless_a_status_is_given() -> None:
     key = fingerprint_key("550")
     assert Filter(error_key=key).resolved(NOW, BY) == Filter(error_key=key, statuses=(Status.PARKED,))
     asked = Filter(error_key=key, statuses=(Status.RETRYING,))
@@ -131,14 +131,14 @@ filters = st.builds(
 
 @pytest.mark.req("KPI-11", "KPI-12")
 @given(filters)
-def test_a_filter_told_by_its_fields_is_the_same_filter(wanted: Filter) -> None:
+def test_filter_round_trip_by_fields(wanted: Filter) -> None:
     told = wanted.fields()
     assert Filter.parse(told) == wanted
     assert set(told) <= {field.name for field in NOTIFICATION_FILTERS}
 
 
 @pytest.mark.bad_input(46)
-def test_a_field_that_there_is_not_or_that_has_two_values_is_refused() -> None:
+def test_unknown_or_repeated_field_is_rejected() -> None:
     for given_, code, field in (
         ({"colour": "red"}, "filter.unknown", "colour"),
         ({"site": ["a", "b"]}, "filter.one", "site"),
@@ -152,7 +152,7 @@ def test_a_field_that_there_is_not_or_that_has_two_values_is_refused() -> None:
 
 
 @pytest.mark.bad_input(47)
-def test_a_moment_is_written_in_utc() -> None:
+def test_time_is_written_in_utc() -> None:
     for text in (
         "2026-11-15T08:00Z",
         "2026-11-15T08:00:00Z",

@@ -42,7 +42,7 @@ class Holder:
         lambda s: str(asdict(Holder(s))),
     ],
 )
-def test_however_a_secret_is_shown_only_stars_are_seen(show: object) -> None:
+def test_every_display_of_a_secret_shows_stars(show: object) -> None:
     shown = show(Secret(CANARY))  # type: ignore[operator]
     assert "***" in shown
     assert "kanarie" not in shown
@@ -65,7 +65,7 @@ def test_a_secret_is_not_pickled() -> None:
 
 @pytest.mark.bad_input(28)
 @pytest.mark.parametrize("value", [7, None, ["kanarie"], "", "kanarie\x00", "kanarie\ud800", "kanarie" * 1000])
-def test_what_can_be_no_secret_is_refused_without_repeating_it(value: object) -> None:
+def test_invalid_secret_is_rejected_without_repeating_it(value: object) -> None:
     with pytest.raises(InvalidInput) as refused:
         check_secret(value, "secrets.password")
     assert refused.value.field == "secrets.password"
@@ -86,7 +86,7 @@ def test_what_can_be_no_secret_is_refused_without_repeating_it(value: object) ->
         "AUTH PLAIN " + base64.b64encode(b"\0annas\0" + CANARY.encode() + b"\x01\x01").decode(),
     ],
 )
-def test_a_known_secret_is_taken_out_of_a_text_in_whatever_form_it_stands(text: str) -> None:
+def test_known_secret_is_removed_from_a_text_in_every_encoding(text: str) -> None:
     shown = Scrubber([Secret(CANARY)])(text)
     assert "***" in shown
     for part in (CANARY, quote_plus(CANARY), "kanarie", base64.b64encode(CANARY.encode()).decode()[4:-4]):
@@ -94,7 +94,7 @@ def test_a_known_secret_is_taken_out_of_a_text_in_whatever_form_it_stands(text: 
 
 
 @given(st.text(min_size=4, max_size=40), st.binary(max_size=20), st.binary(max_size=20))
-def test_base64_that_holds_a_secret_gives_none_of_it_away(text: str, before: bytes, after: bytes) -> None:
+def test_base64_that_contains_a_secret_reveals_no_part_of_it(text: str, before: bytes, after: bytes) -> None:
     try:
         raw = text.encode()
     except UnicodeEncodeError:
@@ -105,14 +105,14 @@ def test_base64_that_holds_a_secret_gives_none_of_it_away(text: str, before: byt
 
 @pytest.mark.threat(23)
 @pytest.mark.parametrize("secret", ["kanarie\"'\\\t1", "kanarie'2", 'kanarie"3', "kanarie é 4", "kanarie\\5"])
-def test_a_secret_in_an_exception_in_a_log_line_is_taken_out(secret: str) -> None:
+def test_secret_in_a_logged_exception_is_removed(secret: str) -> None:
     told = f"Traceback …\nKeyError: {secret!r}"
     for line in (told, json.dumps({"exception": told}), json.dumps(told, ensure_ascii=False), repr(told)):
         assert "kanarie" not in Scrubber([Secret(secret)])(line)
 
 
 @pytest.mark.threat(23)
-def test_the_credentials_of_a_header_are_taken_out_without_their_scheme_too() -> None:
+def test_credentials_of_a_header_are_removed_without_their_scheme_too() -> None:
     shown = Scrubber([Secret("Bearer kanarie.im.kopf")])
     assert shown('{"detail": "kanarie.im.kopf is invalid"}') == '{"detail": "*** is invalid"}'
     assert shown("Authorization: Bearer kanarie.im.kopf") == "Authorization: ***"
@@ -121,11 +121,11 @@ def test_the_credentials_of_a_header_are_taken_out_without_their_scheme_too() ->
     assert Scrubber([Secret("Bearer short")])("short of breath") == "short of breath"
 
 
-def test_a_text_without_secrets_stays_as_it_is() -> None:
+def test_text_without_secrets_is_unchanged() -> None:
     text = "550 5.1.1 no such user <ann@example.org>"
     assert Scrubber()(text) == text
     assert Scrubber([Secret(CANARY), Secret("x9")])(text) == text
 
 
-def test_of_two_secrets_one_inside_the_other_neither_is_left() -> None:
+def test_nested_secrets_are_both_removed() -> None:
     assert Scrubber([Secret("pass"), Secret("password")])("the password") == "the ***"

@@ -86,7 +86,7 @@ GOOD = signed_headers([OLD], "id-1", NOW, BODY)
         ({"webhook-signature": signed_headers([NEW], "id-1", NOW, BODY)["webhook-signature"]}, "webhook.signature"),
     ],
 )
-def test_a_forged_request_raises_the_one_typed_failure(changes: Mapping[str, str | None], code: str) -> None:
+def test_forged_request_raises_the_typed_error(changes: Mapping[str, str | None], code: str) -> None:
     headers = {name: value for name, value in (GOOD | dict(changes)).items() if value is not None}
     with pytest.raises(InvalidWebhook) as raised:
         verify_webhook(OLD.reveal(), headers, BODY, now=NOW)
@@ -95,14 +95,14 @@ def test_a_forged_request_raises_the_one_typed_failure(changes: Mapping[str, str
 
 @pytest.mark.threat(19)
 @pytest.mark.parametrize("body", [BODY + b" ", b"", b"\xff\xfe"])
-def test_a_changed_body_is_refused(body: bytes) -> None:
+def test_changed_body_is_rejected(body: bytes) -> None:
     with pytest.raises(InvalidWebhook):
         verify_webhook(OLD.reveal(), GOOD, body, now=NOW)
 
 
 @pytest.mark.threat(19)
 @pytest.mark.parametrize(("age_s", "is_valid"), [(299, True), (-299, True), (302, False), (-302, False)])
-def test_a_replayed_request_is_refused_after_the_tolerance(age_s: int, is_valid: bool) -> None:
+def test_replayed_request_is_rejected_after_the_tolerance(age_s: int, is_valid: bool) -> None:
     now = NOW + timedelta(seconds=age_s)
     if is_valid:
         verify([OLD], GOOD, BODY, now)
@@ -130,7 +130,7 @@ def test_bodies_that_are_not_text_are_signed_and_verified() -> None:
         "ü",
     ],
 )
-def test_an_invalid_secret_is_refused_without_being_repeated(value: object) -> None:
+def test_invalid_secret_is_rejected_without_being_repeated(value: object) -> None:
     with pytest.raises(
         InvalidInput, match="secret must be 'whsec_' followed by the base64 of 24 to 64 bytes"
     ) as raised:

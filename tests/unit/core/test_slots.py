@@ -64,7 +64,7 @@ def test_long_attempts_free_their_slots_up_to_the_share_of_a_key_and_the_size_of
     ("keys", "after", "last"),
     [("abc", "", "c"), ("cde", "b", "e"), ("dab", "c", "b"), ("ab", "b", "b"), ("c", "c", "c")],
 )
-def test_a_walk_goes_to_the_end_and_on_from_the_start(keys: str, after: str, last: str) -> None:
+def test_walk_continues_from_the_start_after_the_end(keys: str, after: str, last: str) -> None:
     assert last_in_walk(set(keys), after) == last
 
 
@@ -92,7 +92,7 @@ def test_the_share_of_a_key_shrinks_as_more_keys_have_due_notifications(ready: i
         (-1, "", "", {}),
     ],
 )
-def test_keys_of_one_host_share_its_room_or_take_turns(
+def test_keys_of_one_host_share_its_free_slots_or_take_turns(
     room: int, after: str, idle: str, shares: dict[str, int]
 ) -> None:
     assert share_room(["c", "a", "b"], room, after, set(idle)) == shares
@@ -103,7 +103,7 @@ def test_keys_of_one_host_share_its_room_or_take_turns(
 @pytest.mark.parametrize(
     ("busy", "most", "claims"), [(0, 3, 3), (2, 3, 3), (6, 3, 2), (8, 3, 0), (0, 20, 8), (3, 0, 0)]
 )
-def test_a_key_claims_no_more_than_its_host_has_room_for(busy: int, most: int, claims: int) -> None:
+def test_key_claims_no_more_than_its_host_has_free_slots(busy: int, most: int, claims: int) -> None:
     use = SlotUse(busy=Counter(a=busy))
     for share in plan_shares(use, LIMITS, 64, most={"a": most}):
         assert share.per_key - share.busy["a"] <= claims

@@ -56,7 +56,7 @@ def test_the_limit_is_in_bytes_and_exact(check: Check, field: str, limit: int, l
 @pytest.mark.bad_input(3)
 @all_checks
 @pytest.mark.parametrize("bad", ["\x00", "a\x00b", "x\x00"])
-def test_a_nul_is_refused(check: Check, field: str, limit: int, bad: str) -> None:
+def test_nul_is_rejected(check: Check, field: str, limit: int, bad: str) -> None:
     assert refused(check, bad) == ("text.nul", field)
 
 
@@ -64,7 +64,7 @@ def test_a_nul_is_refused(check: Check, field: str, limit: int, bad: str) -> Non
 @pytest.mark.bad_input(4)
 @all_checks
 @pytest.mark.parametrize("bad", ["\ud800", "a\udfffb", "b\udc80"])
-def test_a_lone_surrogate_is_refused(check: Check, field: str, limit: int, bad: str) -> None:
+def test_lone_surrogate_is_rejected(check: Check, field: str, limit: int, bad: str) -> None:
     assert refused(check, bad) == ("text.surrogate", field)
 
 
@@ -76,7 +76,7 @@ def test_only_a_true_str_is_text(check: Check, field: str, limit: int, bad: obje
 
 
 @pytest.mark.bad_input(6)
-def test_a_str_subclass_is_refused_even_after_its_equal_was_taken() -> None:
+def test_str_subclass_is_rejected_even_after_an_equal_str_was_accepted() -> None:
     assert text.check_list_name("operators") == "operators"
     assert refused(text.check_list_name, Text("operators")) == ("text.type", "list_name")
 
@@ -84,14 +84,14 @@ def test_a_str_subclass_is_refused_even_after_its_equal_was_taken() -> None:
 @pytest.mark.req("DEC-36")
 @pytest.mark.bad_input(2)
 @pytest.mark.parametrize("mark", list("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), ids=ascii)
-def test_a_subject_is_one_line_by_anybodys_idea_of_a_line(mark: str) -> None:
+def test_subject_contains_no_kind_of_line_break(mark: str) -> None:
     assert len(f"a{mark}b".splitlines()) == 2
     for subject in (f"a{mark}b", mark, f"a{mark}", "a\r\nBcc: x@example.org"):
         assert refused(text.check_subject, subject) == ("text.line_break", "subject")
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=200))
-def test_a_subject_is_taken_exactly_when_it_is_one_line(subject: str) -> None:
+def test_subject_is_accepted_exactly_if_it_is_one_line(subject: str) -> None:
     if len(subject.splitlines()) > 1 or subject.splitlines() != [subject] * bool(subject):
         assert refused(text.check_subject, subject) == ("text.line_break", "subject")
     else:
@@ -135,7 +135,7 @@ def test_a_name_may_be_in_any_script(check: Check, field: str, limit: int, good:
     assert check(good) == good
 
 
-def test_what_was_taken_under_one_rule_is_judged_anew_under_another() -> None:
+def test_text_accepted_by_one_rule_is_checked_again_by_another() -> None:
     long = "x" * 200
     assert check_script(long) == long
     assert refused(text.check_list_name, long) == ("text.too_long", "list_name")
@@ -145,14 +145,14 @@ def test_what_was_taken_under_one_rule_is_judged_anew_under_another() -> None:
 
 
 @given(st.text(max_size=300), st.integers(3, 200))
-def test_cut_gives_what_both_stores_can_keep(given_text: str, limit: int) -> None:
+def test_truncate_gives_what_both_stores_can_store(given_text: str, limit: int) -> None:
     made = text.truncate(given_text, limit)
     assert len(made.encode()) <= limit
     assert "\x00" not in made
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=300), st.integers(3, 200))
-def test_cut_leaves_what_fits_and_marks_what_does_not(given_text: str, limit: int) -> None:
+def test_truncate_keeps_short_text_and_marks_the_rest(given_text: str, limit: int) -> None:
     made = text.truncate(given_text, limit)
     if len(given_text.encode()) <= limit:
         assert made == given_text
@@ -161,12 +161,12 @@ def test_cut_leaves_what_fits_and_marks_what_does_not(given_text: str, limit: in
         assert given_text.startswith(made[:-1])
 
 
-def test_cut_never_leaves_half_a_character() -> None:
+def test_truncate_never_splits_a_character() -> None:
     assert text.truncate("€" * 10, 10) == "€€…"
     assert text.truncate("a\x00b\udc80c") == "a\N{REPLACEMENT CHARACTER}b?c"
 
 
 @pytest.mark.parametrize("bad", [".", ".."])
-def test_a_name_in_an_address_is_not_the_way_to_another_page(bad: str) -> None:
+def test_name_of_dots_is_rejected_in_a_path(bad: str) -> None:
     assert refused(lambda value: text.check_path_name(str(value), "name"), bad) == ("text.dots", "name")
     assert text.check_path_name("...", "name") == "..."

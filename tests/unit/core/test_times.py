@@ -32,7 +32,7 @@ def test_microseconds_are_written_the_same(moment: datetime) -> None:
 @pytest.mark.parametrize(
     "moment", [datetime(1970, 1, 1, tzinfo=UTC), datetime(2026, 11, 15, 8, 0, 0, 123456, tzinfo=UTC)]
 )
-def test_text_and_microseconds_lead_back_to_the_same_time(moment: datetime) -> None:
+def test_text_and_microseconds_round_trip(moment: datetime) -> None:
     assert from_text(to_text(moment)) == moment
     assert from_microseconds(to_microseconds(moment)) == moment
 
@@ -40,5 +40,5 @@ def test_text_and_microseconds_lead_back_to_the_same_time(moment: datetime) -> N
 @pytest.mark.parametrize(
     "text", ["", "yesterday", "2026-11-15T08:00:00", "9999-12-31T23:59:59-14:00", "2026-13-01T00:00:00Z"]
 )
-def test_what_names_no_instant_is_none(text: str) -> None:
+def test_text_that_is_not_a_time_is_none(text: str) -> None:
     assert from_text(text) is None

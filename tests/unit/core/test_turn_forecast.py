@@ -66,7 +66,7 @@ def forecast(crowd: Crowd, number: int, channel: Rate) -> datetime:
     ),
     st.sampled_from([parse_rate("2/1s"), parse_rate("25/1s"), parse_rate("60/1m")]),
 )
-def test_the_forecast_is_the_turn_of_the_row(crowd: Crowd, channel: Rate) -> None:
+def test_forecast_equals_the_turn_of_the_row(crowd: Crowd, channel: Rate) -> None:
     turns = play(crowd, channel)
     for number in range(len(crowd)):
         real = turns[number][-1]

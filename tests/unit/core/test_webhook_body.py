@@ -61,7 +61,7 @@ def test_cloudevents_is_structured_json_1_0() -> None:
     assert WebhookFormat.CLOUDEVENTS.content_type == "application/cloudevents+json"
 
 
-def test_raw_is_the_payload() -> None:
+def test_raw_format_is_the_payload() -> None:
     assert event_body(WebhookFormat.RAW, event(action="create"), AT) == PAYLOAD.encode()
 
 

@@ -26,7 +26,7 @@ async def test_an_ipv6_network_has_a_cap_over_its_addresses() -> None:
 
 
 @pytest.mark.threat(29)
-async def test_a_mapped_address_counts_as_its_ipv4_address_and_a_trusted_proxy_not_at_all() -> None:
+async def test_mapped_address_counts_as_its_ipv4_address_and_a_trusted_proxy_is_exempt() -> None:
     admission = Admission(FrontOptions(connections_per_address=1, trusted_proxies="10.0.0.1"))
     admission.admit("192.0.2.1", ignore)
     with pytest.raises(Unavailable, match="have not authenticated"):

@@ -10,7 +10,7 @@ from fieldpost.testing import ManualClock
 OPTIONS = FrontOptions(connections_per_site=2, items_per_s=10, bytes_per_s=1000, burst_s=5)
 
 
-def test_a_bucket_in_debt_says_how_long_it_takes_to_pay() -> None:
+def test_bucket_in_debt_returns_the_time_until_it_is_paid() -> None:
     bucket = Bucket(rate=10, burst=50, level=50, at=0)
     bucket.charge(50)
     assert bucket.debt_s(0) == 0, "what is just used up is no debt"
@@ -48,7 +48,7 @@ def test_items_and_bytes_are_counted_apart_and_the_longer_wait_holds() -> None:
     assert caught.value.wait_s == pytest.approx(4)
 
 
-def test_connections_are_counted_while_they_last_whatever_ends_them() -> None:
+def test_connections_are_counted_until_they_end_in_any_way() -> None:
     allowances = Allowances(OPTIONS, ManualClock())
     with allowances.connection("plant-7"):
         with pytest.raises(RuntimeError), allowances.connection("plant-7"):

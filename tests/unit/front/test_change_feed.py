@@ -31,7 +31,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beats, "INTERVAL_S", 0.01)
 
 
-async def test_each_listener_hears_where_something_changed_and_one_look_serves_all() -> None:
+async def test_each_listener_gets_the_changed_topics_from_one_shared_query() -> None:
     store = Store()
     change_feed = ChangeFeed(store.look)
     listening = [change_feed.changes() for _ in range(20)]
@@ -44,7 +44,7 @@ async def test_each_listener_hears_where_something_changed_and_one_look_serves_a
         await one.aclose()
 
 
-async def test_nobody_looks_while_nobody_listens() -> None:
+async def test_store_is_not_queried_without_listeners() -> None:
     store = Store()
     change_feed = ChangeFeed(store.look)
     listening = change_feed.changes()
@@ -61,7 +61,7 @@ async def test_nobody_looks_while_nobody_listens() -> None:
 
 
 @pytest.mark.parametrize("has_another_listener", [False, True])
-async def test_a_page_hears_of_a_change_between_its_rendering_and_its_listening(has_another_listener: bool) -> None:
+async def test_change_between_rendering_and_listening_reaches_the_page(has_another_listener: bool) -> None:
     store = Store()
     change_feed = ChangeFeed(store.look)
     other = change_feed.changes()
@@ -79,7 +79,7 @@ async def test_a_page_hears_of_a_change_between_its_rendering_and_its_listening(
         await one.aclose()
 
 
-async def test_a_store_that_is_away_ends_nothing() -> None:
+async def test_unavailable_store_ends_no_listening() -> None:
     store = Store()
     change_feed = ChangeFeed(store.look)
     listening = change_feed.changes()
@@ -92,7 +92,7 @@ async def test_a_store_that_is_away_ends_nothing() -> None:
     await listening.aclose()
 
 
-async def test_a_node_that_stops_lets_its_listeners_go() -> None:
+async def test_stopping_node_ends_its_listeners() -> None:
     change_feed = ChangeFeed(Store().look)
 
     async def listen() -> int:
@@ -105,7 +105,7 @@ async def test_a_node_that_stops_lets_its_listeners_go() -> None:
         assert await listening <= 2
 
 
-async def test_there_is_room_for_so_many_and_no_more() -> None:
+async def test_number_of_listeners_is_limited() -> None:
     change_feed = ChangeFeed(Store().look)
     listening = [change_feed.changes() for _ in range(LISTENERS_MAX)]
     change_feed.check_room()

@@ -24,12 +24,12 @@ CHANNEL = Channel("c", "pager", {"host": "a", "port": 5, "wait_s": 2.5, "beyond"
 
 
 @pytest.mark.parametrize("kind", [KIND, BARE])
-def test_a_form_sent_back_as_it_was_shown_changes_nothing(kind: ChannelType) -> None:
+def test_unchanged_form_changes_nothing(kind: ChannelType) -> None:
     given = channel_form.read(kind, channel_form.shown(kind, CHANNEL), CHANNEL)
     assert (given.settings, given.secrets) == ({}, {})
 
 
-def test_only_what_differs_is_set_and_what_was_emptied_goes_back_to_its_default() -> None:
+def test_changed_fields_are_set_and_emptied_ones_return_to_their_default() -> None:
     form = {"settings.host": " b ", "settings.port": "", "settings.wait_s": "2.5", "secrets.password": " s "}
     given = channel_form.read(KIND, form, CHANNEL)
     assert given.settings == {"host": "b", "port": None}
@@ -37,12 +37,12 @@ def test_only_what_differs_is_set_and_what_was_emptied_goes_back_to_its_default(
     assert channel_form.read(KIND, {"settings.host": "b"}).settings == {"host": "b"}
 
 
-def test_a_number_that_is_none_reaches_the_adapter_as_it_was_typed() -> None:
+def test_invalid_number_reaches_the_adapter_as_typed() -> None:
     given = channel_form.read(KIND, {"settings.port": "many", "settings.wait_s": "1e3"})
     assert given.settings == {"port": "many", "wait_s": 1000.0}
 
 
-def test_lines_are_for_adapters_that_describe_nothing() -> None:
+def test_adapter_without_descriptions_gets_plain_lines() -> None:
     form = {"settings": 'host=b\n\nport=6\nname="6"\nis_on=true\n', "clear.password": "true"}
     given = channel_form.read(BARE, form, CHANNEL)
     assert given.settings == {"host": "b", "port": 6, "name": "6", "is_on": True, "wait_s": None, "beyond": None}
@@ -55,11 +55,11 @@ def test_lines_are_for_adapters_that_describe_nothing() -> None:
     assert channel_form.errors_of(error, KIND) == {"settings.port": "Port must be a number."}
 
 
-def test_what_goes_back_into_a_form_holds_no_secret() -> None:
+def test_values_returned_to_a_form_contain_no_secret() -> None:
     assert channel_form.kept({"settings.host": "a", "secrets.password": "s"}) == {"settings.host": "a"}
 
 
-def test_a_test_is_told_phase_by_phase_up_to_where_it_came() -> None:
+def test_test_result_lists_the_phases_up_to_the_failed_one() -> None:
     def told(outcome: Delivered | Held) -> list[tuple[str, str, str | None]]:
         steps = trial_steps(KIND.phases, CHANNEL.settings, outcome)
         return [(step.title, step.state, step.advice) for step in steps]
@@ -70,7 +70,7 @@ def test_a_test_is_told_phase_by_phase_up_to_where_it_came() -> None:
     assert told(Held("no", phase="settings")) == [], "none that is known"
 
 
-def test_of_an_email_channel_only_the_phases_that_it_goes_through_are_told() -> None:
+def test_test_result_of_an_email_channel_lists_only_its_own_phases() -> None:
     adapter = EmailAdapter()
     kind = type_of(adapter)
     plain = Channel("c", "email", {"tls": "none", "auth": "none"})

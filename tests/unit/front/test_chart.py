@@ -25,7 +25,7 @@ def test_the_line_runs_from_left_to_right_with_0_at_the_bottom() -> None:
     assert (line.last, line.peak) == ("10", "10")
 
 
-def test_there_is_no_line_where_samples_are_missing() -> None:
+def test_line_has_a_gap_where_samples_are_missing() -> None:
     drawn = chart((60, 1), (59, 1), (40, 2), (39, 2))
     assert drawn.has_gaps
     assert drawn.lines[0].path.count("M") == 2
@@ -39,24 +39,24 @@ def test_a_point_alone_is_a_dot() -> None:
     assert chart((30, 4)).lines[0].path == f"M{WIDTH / 2:g} 0 h.01"
 
 
-def test_a_value_that_holds_is_a_step_until_the_next_and_counts_from_before_the_begin() -> None:
+def test_persisting_value_is_a_step_until_the_next_and_starts_before_the_chart() -> None:
     drawn = chart((70, 2), (30, 4), (10, 0), is_stepped=True, gap=timedelta(hours=1))
     assert drawn.lines[0].path == "M0 50 H300 V0 H500 V100 H600"
     assert {row.values[0] for row in drawn.rows} == {"2", "4", "0"}, "no row is unknown"
 
 
-def test_a_value_holds_no_longer_than_it_may() -> None:
+def test_persisting_value_ends_after_its_maximum() -> None:
     assert chart((60, 4), is_stepped=True, gap=30 * MINUTE).lines[0].path == "M0 0 H300"
 
 
-def test_without_samples_it_says_so() -> None:
+def test_chart_without_samples_says_so() -> None:
     drawn = chart()
     assert drawn.is_empty
     assert drawn.description == "no data."
     assert drawn.heights == ["4", "2", "0"]
 
 
-def test_the_ticks_are_round_times_in_place() -> None:
+def test_ticks_are_round_times_at_their_positions() -> None:
     ticks = draw("d", "D", [], HOUR, END + 4 * MINUTE).ticks
     assert [f"{tick.at:%H:%M}" for tick in ticks] == ["07:15", "07:30", "07:45", "08:00"]
     assert ticks[-1].percent == pytest.approx(56 / 60 * 100, abs=0.1)
@@ -73,7 +73,7 @@ def test_an_axis_of_ages_ends_at_a_round_age() -> None:
     assert [AGE.text(top_of(age, AGE)) for age in (0, 61, 4000, 100_000)] == ["1 min", "2 min", "2 h", "2 d"]
 
 
-def test_the_rows_cut_the_plot_into_stretches_that_tell_them() -> None:
+def test_rows_divide_the_plot_into_described_bands() -> None:
     drawn = chart((57, 5), (56, 7), (3, 2))
     bands = [row.band for row in reversed(drawn.rows)]
     assert [band.x for band in bands] == [WIDTH / 12 * place for place in range(12)]
@@ -83,12 +83,12 @@ def test_the_rows_cut_the_plot_into_stretches_that_tell_them() -> None:
     assert chart((0, 3)).rows[0].values == ["3"], "the very end belongs to the last of them"
 
 
-def test_a_band_stands_where_its_time_is() -> None:
+def test_band_is_at_the_position_of_its_time() -> None:
     (band,) = chart((60, 1), bands=[(END - 30 * MINUTE, END - 15 * MINUTE)]).bands
     assert (band.x, band.width) == (WIDTH / 2, WIDTH / 4)
 
 
 @given(st.floats(0, 1e12))
-def test_nothing_stands_out_above_the_axis(peak: float) -> None:
+def test_no_value_is_above_the_axis(peak: float) -> None:
     assert peak <= top_of(peak, COUNT) <= max(4, peak * 10)
     assert peak <= top_of(peak, AGE)

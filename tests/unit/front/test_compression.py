@@ -21,7 +21,7 @@ def ask(scheme: str = "https", **headers: str) -> Request:
 
 
 @pytest.mark.parametrize("blur", [b"", bytes(range(63))])
-def test_what_is_compressed_is_gzip_and_the_blur_is_no_part_of_it(blur: bytes) -> None:
+def test_output_is_gzip_and_excludes_the_random_padding(blur: bytes) -> None:
     packed = gzip(PAGE.encode(), blur)
     assert standard.decompress(packed) == PAGE.encode()
     assert len(packed) == len(gzip(PAGE.encode())) + len(blur)
@@ -40,7 +40,7 @@ def test_what_is_compressed_is_gzip_and_the_blur_is_no_part_of_it(blur: bytes) -
         (ask(sec_fetch_site="none"), False),
     ],
 )
-def test_a_page_is_compressed_only_for_a_visit_that_no_other_site_began(request_: Request, is_smaller: bool) -> None:
+def test_page_is_compressed_only_for_requests_not_started_by_another_site(request_: Request, is_smaller: bool) -> None:
     response = compress(request_, HTMLResponse(PAGE))
     assert (response.headers.get("content-encoding") == "gzip") is is_smaller
     assert response.headers["content-length"] == str(len(response.body))
@@ -48,14 +48,14 @@ def test_a_page_is_compressed_only_for_a_visit_that_no_other_site_began(request_
     assert body == PAGE.encode()
 
 
-def test_the_length_of_the_same_page_differs_from_answer_to_answer() -> None:
+def test_compressed_length_of_the_same_page_varies() -> None:
     request = ask(accept_encoding="gzip", sec_fetch_site="same-origin")
     lengths = {len(compress(request, HTMLResponse(PAGE)).body) for _ in range(200)}
     assert len(lengths) > BLUR_BYTES_MAX // 2
     assert max(lengths) - min(lengths) < BLUR_BYTES_MAX
 
 
-def test_a_stream_goes_out_as_it_is() -> None:
+def test_stream_is_not_compressed() -> None:
     stream = StreamingResponse(iter([b"event: sites\n\n"]), media_type="text/event-stream")
     assert "content-encoding" not in compress(ask("http", accept_encoding="gzip"), stream).headers
 
@@ -64,11 +64,11 @@ def test_a_stream_goes_out_as_it_is() -> None:
     ("offered", "is_taken"),
     [("gzip", True), ("br, GZIP;q=0.5", True), ("gzip; q=0", False), ("br", False), ("", False), ("gzipped", False)],
 )
-def test_gzip_is_sent_only_to_whoever_takes_it(offered: str, is_taken: bool) -> None:
+def test_gzip_is_sent_only_to_clients_that_accept_it(offered: str, is_taken: bool) -> None:
     assert takes_gzip({"accept-encoding": offered}) is is_taken
 
 
-def test_the_token_of_a_page_never_looks_the_same() -> None:
+def test_form_token_is_different_each_time() -> None:
     tokens = {form_token("the cookie") for _ in range(50)}
     assert len(tokens) == 50
     assert all(re.fullmatch("[0-9a-f]{64}", token) for token in tokens)

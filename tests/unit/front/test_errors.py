@@ -50,5 +50,5 @@ def test_a_problem_names_code_field_and_hint() -> None:
     }
 
 
-def test_who_must_wait_is_told_how_long() -> None:
+def test_answer_says_how_long_to_wait() -> None:
     assert int(problem(Unavailable("store.unavailable", "x")).headers["retry-after"]) > 0

@@ -45,12 +45,12 @@ def test_a_guide_is_read_block_by_block_without_its_title() -> None:
     ]
 
 
-def test_nothing_of_the_email_guide_is_lost_or_left_as_markup() -> None:
+def test_email_guide_is_rendered_completely() -> None:
     shown = " ".join(cell for block in read_guide(GUIDE) for line in plain(block) for cell in line)
     assert "data_timeout_s" in shown
     assert "müller.example" in shown
     assert not any(mark in shown for mark in ("`", "**", "|"))
 
 
-def test_an_empty_guide_is_no_block() -> None:
+def test_empty_guide_has_no_blocks() -> None:
     assert read_guide("") == []

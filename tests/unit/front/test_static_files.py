@@ -18,7 +18,7 @@ def test_every_vendored_file_is_what_the_manifest_says_and_has_its_licence(vendo
         assert (vendor / entry["license_file"]).read_text().strip()
 
 
-def test_a_file_asked_for_by_its_version_is_kept_and_any_other_is_asked_for_again() -> None:
+def test_file_requested_by_version_is_cached_and_any_other_is_revalidated() -> None:
     files = StaticFiles()
     name, _, version = files.url("console.css").removeprefix("/static/").partition("?v=")
     known, unknown = files.response(name, version), files.response(name, "old")
@@ -29,7 +29,7 @@ def test_a_file_asked_for_by_its_version_is_kept_and_any_other_is_asked_for_agai
     assert known.headers["content-type"] == "text/css; charset=utf-8"
 
 
-def test_what_is_not_for_browsers_is_not_served() -> None:
+def test_internal_files_are_not_served() -> None:
     files = StaticFiles()
     for name in ("vendor/manifest.json", "vendor/htmx.LICENSE", "../pages.py", "/etc/passwd", ""):
         assert files.response(name, None) is None

@@ -23,7 +23,7 @@ from fieldpost.front.console.kit.times import local_text, moment_in, zone_of
         ("0001-01-02T00:00", "Europe/Amsterdam", "1970-01-01T00:00:00"),
     ],
 )
-def test_a_time_without_a_zone_is_one_of_the_forms_zone(text: str, zone: str, moment: str) -> None:
+def test_time_without_a_zone_is_in_the_zone_of_the_form(text: str, zone: str, moment: str) -> None:
     assert moment_in(text, zone, "from") == datetime.fromisoformat(moment).replace(tzinfo=UTC)
 
 
@@ -31,7 +31,7 @@ def test_a_time_without_a_zone_is_one_of_the_forms_zone(text: str, zone: str, mo
     "text",
     ["", "yesterday", "2026-11-15", "2026-13-15T08:00", "2026-11-15T25:00", "0001-01-01T00:00", "٢٠٢٦-11-15T08:00"],
 )
-def test_what_is_no_time_is_refused_by_its_field(text: str) -> None:
+def test_invalid_time_is_rejected_by_its_field(text: str) -> None:
     with pytest.raises(InvalidInput) as error:
         moment_in(text, "Asia/Tokyo", "from")
     assert (error.value.code, error.value.field) == ("filter.time", "from")
@@ -40,7 +40,7 @@ def test_what_is_no_time_is_refused_by_its_field(text: str) -> None:
 @pytest.mark.parametrize(
     "name", ["Europe", "Atlantis/Capital", "../../etc/passwd", "/etc/localtime", "a" * 65, "Zürich"]
 )
-def test_a_zone_that_is_not_there_is_refused(name: str) -> None:
+def test_unknown_time_zone_is_rejected(name: str) -> None:
     with pytest.raises(InvalidInput) as error:
         zone_of(name)
     assert (error.value.code, error.value.field) == ("time.zone", "zone")
@@ -48,5 +48,5 @@ def test_a_zone_that_is_not_there_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("zone", ["", "Europe/Amsterdam", "America/St_Johns"])
 @pytest.mark.parametrize("text", ["2026-11-15T08:00", "2026-07-01T23:59:59"])
-def test_a_time_that_was_typed_is_shown_as_it_was_typed(text: str, zone: str) -> None:
+def test_typed_time_is_shown_as_typed(text: str, zone: str) -> None:
     assert local_text(moment_in(text, zone, "to"), zone) == text

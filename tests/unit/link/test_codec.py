@@ -65,7 +65,7 @@ def code_of(data: bytes) -> str | None:
 
 @pytest.mark.threat(2)
 @pytest.mark.parametrize("text", ["1,2,", "[[[", "{{{", '\\"', "\\\\", '\\",[', '\\\\\\",'], ids=repr)
-def test_what_a_text_holds_is_no_value(text: str) -> None:
+def test_content_of_a_text_does_not_count_as_values(text: str) -> None:
     """A long list in a body, or JSON in it, is just a text."""
     body = json.loads(f'"{text}"') * VALUES_MAX
     assert code_of(encode(Submit(1, (Item("id", "ops", "s", body),)))) is None
@@ -75,15 +75,15 @@ def test_what_a_text_holds_is_no_value(text: str) -> None:
 @pytest.mark.parametrize(
     "value", [b"0", b"[]", b"{}", b'""', b'"\\""', b'"\\\\"', b'{"a":"[,"}', b"[[[0]]]", b'{"a":{"b":"c"}}']
 )
-def test_more_values_than_any_message_holds_are_refused_before_they_are_made(value: bytes) -> None:
+def test_too_many_values_are_rejected_before_they_are_created(value: bytes) -> None:
     assert code_of(b"[" + b",".join([value] * (VALUES_MAX + 1)) + b"]") == "json.too_many"
 
 
-def test_as_many_values_as_are_allowed_are_read() -> None:
+def test_maximum_number_of_values_is_accepted() -> None:
     assert code_of(b"[" + b",".join([b"0"] * VALUES_MAX) + b"]") is None
 
 
-def test_of_an_unfit_submit_the_good_items_are_saved_and_the_others_answered_by_their_places() -> None:
+def test_salvaged_submit_keeps_valid_items_and_answers_others_by_position() -> None:
     good = Item("good", "ops", "s", "b")
     sent = [{"notification_id": "x" * 100, "list_name": 1}, json.loads(encode(good)), [], {"notification_id": 7}]
     saved = salvage(json.dumps({"t": "submit", "seq": 3, "items": sent}).encode())
@@ -112,17 +112,17 @@ def test_of_an_unfit_submit_the_good_items_are_saved_and_the_others_answered_by_
     ],
     ids=repr,
 )
-def test_what_is_no_submit_cannot_be_saved(fields: object) -> None:
+def test_other_messages_cannot_be_salvaged(fields: object) -> None:
     assert salvage(json.dumps(fields).encode()) is None
 
 
-def test_a_refused_message_is_known_by_its_number_where_it_has_one() -> None:
+def test_number_of_a_rejected_message_is_found_if_it_has_one() -> None:
     assert seq_of(b'{"t":"tomorrow","seq":4,"x":[{}]}') == 4
     for data in (b"", b"[]", b'{"seq":"4"}', b'{"seq":-4}', b"{", b'{"x":' + b"[" * 100_000, b"\xff"):
         assert seq_of(data) is None
 
 
-def test_a_message_nested_just_deep_enough_for_one_parser_is_read_or_refused_by_name() -> None:
+def test_deeply_nested_message_is_read_or_rejected_by_name() -> None:
     def nested(depth: int) -> str | None:
         try:
             decode(b'{"t":"hello","protocol":1,"version":"x","new":' + b"[" * depth + b"]" * depth + b"}")
@@ -135,7 +135,7 @@ def test_a_message_nested_just_deep_enough_for_one_parser_is_read_or_refused_by_
     assert nested(5000) == "json.too_deep"
 
 
-def test_a_message_may_come_compressed_or_not() -> None:
+def test_compressed_and_plain_messages_are_read() -> None:
     plain = encode(Submit(1, (Item("id", "ops", "s", "b" * 1000),)))
     packed = compress(plain)
     assert len(packed) < len(plain) / 5
@@ -165,7 +165,7 @@ LINES = LINES[: FRAME_BYTES_MAX - 1000]
         (b"x" * 1000, "link.compressed"),
     ],
 )
-def test_what_unpacks_beyond_the_limit_or_not_at_all_is_refused(data: bytes, code: str) -> None:
+def test_message_that_unpacks_beyond_the_limit_or_not_at_all_is_rejected(data: bytes, code: str) -> None:
     tracemalloc.start()
     with pytest.raises(InvalidInput) as caught:
         decompress(data)
@@ -175,14 +175,14 @@ def test_what_unpacks_beyond_the_limit_or_not_at_all_is_refused(data: bytes, cod
     assert peak < 3 * FRAME_BYTES_MAX
 
 
-def test_a_message_of_just_the_limit_unpacks() -> None:
+def test_message_of_exactly_the_limit_unpacks() -> None:
     whole = LINES + b"x" * (FRAME_BYTES_MAX - len(LINES))
     assert decompress(zlib.compress(whole)) == whole
     assert len(decompress(zlib.compress(bytes(RATIO_FREE_BYTES)))) == RATIO_FREE_BYTES
 
 
 @pytest.mark.threat(31)
-def test_our_own_sender_compresses_a_text_that_repeats_itself_so_that_it_unpacks() -> None:
+def test_repetitive_text_compressed_by_our_sender_unpacks() -> None:
     for body in (" " * 250_000, "Pump 3 stopped. " * 15_000, "x" * 70_000, "x" * 60_000):
         plain = encode(Submit(1, (Item("id", "ops", "s", body),) * 8))
         packed = compress(plain)
@@ -191,7 +191,7 @@ def test_our_own_sender_compresses_a_text_that_repeats_itself_so_that_it_unpacks
 
 
 @pytest.mark.threat(31)
-def test_the_limit_of_values_follows_from_the_struct_of_the_message() -> None:
+def test_limit_of_values_follows_from_the_message_type() -> None:
     row = msgspec.json.encode(dict.fromkeys(CallRow.__struct_fields__))
     rows = b",".join([row] * ITEMS_MAX)
     told: list[int] = []
@@ -237,9 +237,7 @@ def read_twice(data: bytes) -> LinkMessage:
 @pytest.mark.threat(2)
 @pytest.mark.parametrize("message", [BATCH, msgspec.structs.replace(BATCH, more=True), ANSWER])
 @given(cut=st.integers(0, 400), length=st.integers(0, 9), put=st.binary(max_size=9) | st.sampled_from(PIECES))
-def test_a_batch_and_its_answer_are_read_as_strictly_as_anything(
-    message: Submit | Ack, cut: int, length: int, put: bytes
-) -> None:
+def test_batch_and_its_answer_are_read_strictly(message: Submit | Ack, cut: int, length: int, put: bytes) -> None:
     written = encode(message)
     assert decode(written) == message
     data = written[:cut] + put + written[cut + length :]
@@ -261,10 +259,10 @@ def test_a_batch_and_its_answer_are_read_as_strictly_as_anything(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_two_parsers_would_read_differently_is_refused_in_a_batch_too(data: bytes, code: str) -> None:
+def test_ambiguous_json_is_rejected_in_a_batch_too(data: bytes, code: str) -> None:
     assert outcome(decode, data) == code
 
 
-def test_a_batch_of_too_many_small_items_is_left_to_whoever_counts_them() -> None:
+def test_batch_of_too_many_small_items_passes_the_codec() -> None:
     many = Submit(1, (Item("i", "l", "s", "b"),) * (ITEMS_MAX + 1))
     assert decode(encode(many)) == many

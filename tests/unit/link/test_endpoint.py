@@ -9,7 +9,7 @@ from fieldpost.link.endpoint import Endpoint, check_central_url, is_plain
 
 
 @pytest.mark.parametrize("url", ["http://central", "https://central.example:8443", "https://example.org/fieldpost"])
-def test_an_address_is_kept_as_given(url: str) -> None:
+def test_address_is_stored_as_given(url: str) -> None:
     assert check_central_url(url) == url
     assert check_central_url(url + "/") == url
 
@@ -21,7 +21,7 @@ def test_an_address_is_kept_as_given(url: str) -> None:
         "http://central:99999", "http://central:0", "http://cen tral", "http://central\n", "http://[::1", 5, None,
     ],
 )  # fmt: skip
-def test_what_is_no_address_is_refused_with_an_example(url: object) -> None:
+def test_invalid_address_is_rejected_with_an_example(url: object) -> None:
     with pytest.raises(ConfigError) as caught:
         check_central_url(url)
     assert caught.value.code == "central.url"
@@ -55,7 +55,7 @@ def test_an_endpoint_never_shows_its_token() -> None:
         ("http://[::1]:8025", False),
     ],
 )
-def test_a_token_leaves_this_machine_encrypted_or_by_consent(url: str, is_refused: bool) -> None:
+def test_token_is_sent_over_tls_or_with_explicit_consent(url: str, is_refused: bool) -> None:
     endpoint = Endpoint(url, "fp_site_a_secret")
     assert is_plain(url) is is_refused
     if is_refused:

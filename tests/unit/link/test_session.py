@@ -18,12 +18,12 @@ def ack(submit: Submit, credits: int = ITEMS_MAX) -> Ack:
     return Ack(submit.seq, (), credits)
 
 
-def test_each_message_has_a_number_of_its_own() -> None:
+def test_each_message_has_a_unique_number() -> None:
     session = LinkSession()
     assert [send(session).seq for _ in range(3)] == [1, 2, 3]
 
 
-def test_an_answer_ends_exactly_what_it_is_to() -> None:
+def test_answer_completes_exactly_its_message() -> None:
     session = LinkSession()
     first, second = send(session), send(session)
     answered = session.answered(ack(second), 1.0)
@@ -40,7 +40,7 @@ def test_an_answer_to_nothing_in_flight_is_ignored() -> None:
     assert session.answered(Refusal("link.invalid", "what?"), 1.0) is None
 
 
-def test_what_had_no_answer_when_the_connection_ended_is_to_be_sent_again() -> None:
+def test_unanswered_messages_of_an_ended_connection_are_sent_again() -> None:
     session = LinkSession()
     first, second, third = send(session), send(session), send(session)
     session.answered(ack(second), 1.0)
@@ -48,7 +48,7 @@ def test_what_had_no_answer_when_the_connection_ended_is_to_be_sent_again() -> N
     assert session.in_flight == ()
 
 
-def test_credits_bound_what_may_be_sent_next() -> None:
+def test_credits_limit_the_next_message() -> None:
     session = LinkSession()
     session.greeted(Hello(1, "x", credits=40))
     assert session.room().items == 40
@@ -58,7 +58,7 @@ def test_credits_bound_what_may_be_sent_next() -> None:
     assert session.room().items == 7
 
 
-def test_what_is_left_of_the_credits_is_not_dribbled_away_while_answers_are_to_come() -> None:
+def test_remaining_credits_are_not_spent_on_small_batches_while_answers_are_pending() -> None:
     session = LinkSession()
     session.greeted(Hello(1, "x", credits=40))
     submit = send(session, count=30)
@@ -85,7 +85,7 @@ def test_with_many_credits_several_batches_travel_at_once_and_never_more_than_fo
     assert session.room().items == ITEMS_MAX
 
 
-def test_compression_is_for_lines_on_which_bytes_are_dear() -> None:
+def test_compression_is_used_on_slow_lines_only() -> None:
     session = LinkSession()
     assert not session.is_compression_worth(100_000), "central has not said that it understands it"
     session.greeted(Hello(1, "x", accepts=("brotli", ZLIB)))
@@ -102,7 +102,7 @@ def test_compression_is_for_lines_on_which_bytes_are_dear() -> None:
     assert not session.is_compression_worth(100_000), "an older central"
 
 
-def test_a_batch_grows_by_what_it_holds_and_the_line_is_judged_by_what_travels() -> None:
+def test_batch_size_counts_plain_bytes_and_line_speed_compressed_ones() -> None:
     session = LinkSession()
     for at in range(20):
         submit = session.submit(items(1))
@@ -112,7 +112,7 @@ def test_a_batch_grows_by_what_it_holds_and_the_line_is_judged_by_what_travels()
     assert session.patience_s(100_000) >= ANSWER_S + 100_000 / 4000
 
 
-def test_an_answer_is_waited_for_as_long_as_what_travels_before_it_needs() -> None:
+def test_answer_timeout_includes_the_messages_sent_before() -> None:
     session = LinkSession()
     session.answered(ack(send(session, size=10_000, at=0.0)), 10.0)
     alone = session.patience_s(10_000)
@@ -120,14 +120,14 @@ def test_an_answer_is_waited_for_as_long_as_what_travels_before_it_needs() -> No
     assert session.patience_s(10_000) >= alone + 50
 
 
-def test_without_credits_one_item_may_still_ask() -> None:
+def test_one_item_may_be_sent_without_credits() -> None:
     session = LinkSession()
     session.answered(ack(send(session), credits=0), 0.1)
     assert session.credits == 0
     assert session.room().items == 1
 
 
-def test_a_batch_shrinks_to_what_passes_in_five_seconds() -> None:
+def test_batch_shrinks_to_five_seconds_of_the_line() -> None:
     """A line of 1,000 bytes a second."""
     session = LinkSession()
     now = 0.0
@@ -139,21 +139,21 @@ def test_a_batch_shrinks_to_what_passes_in_five_seconds() -> None:
     assert session.room().bytes / 1000 <= PASS_S
 
 
-def test_a_batch_grows_while_the_line_is_quick() -> None:
+def test_batch_grows_while_the_line_is_fast() -> None:
     session = LinkSession()
     for _ in range(20):
         session.answered(ack(send(session, size=session.room().bytes, at=0.0)), 0.05)
     assert session.room().bytes > 50 * FIRST_BYTES
 
 
-def test_a_small_batch_says_nothing_about_a_larger_one() -> None:
+def test_small_batch_does_not_change_the_batch_size() -> None:
     session = LinkSession()
     before = session.room().bytes
     session.answered(ack(send(session, size=10, at=0.0)), 0.001)
     assert session.room().bytes == before
 
 
-def test_a_lost_batch_is_followed_by_a_much_smaller_one_but_never_by_none() -> None:
+def test_lost_batch_is_followed_by_a_much_smaller_one_of_at_least_one_item() -> None:
     session = LinkSession()
     for _ in range(20):
         before = session.room().bytes
@@ -162,14 +162,14 @@ def test_a_lost_batch_is_followed_by_a_much_smaller_one_but_never_by_none() -> N
         assert session.room().bytes == max(BYTES_MIN, before // 4)
 
 
-def test_losing_an_idle_connection_says_nothing_about_the_line() -> None:
+def test_loss_of_an_idle_connection_does_not_change_the_batch_size() -> None:
     session = LinkSession()
     before = session.room()
     session.lost()
     assert session.room() == before
 
 
-def test_on_a_quick_line_a_dead_central_is_noticed_within_half_a_minute() -> None:
+def test_dead_central_is_noticed_within_half_a_minute_on_a_fast_line() -> None:
     session = LinkSession()
     session.answered(ack(send(session, size=100_000, at=0.0)), 0.1)
     assert session.patience_s(250_000) <= 30

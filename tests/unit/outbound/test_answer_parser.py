@@ -67,7 +67,7 @@ def test_a_well_formed_answer_leaves_its_connection_to_the_next_request(
         (OK + b"\r\n" + b"x" * 2000, b"x" * 1000, False),
     ],
 )
-def test_a_connection_whose_next_answer_is_in_doubt_is_not_used_again(
+def test_connection_in_an_uncertain_state_is_not_reused(
     received: bytes, body: bytes, is_whole: bool, size: int
 ) -> None:
     parser = parse(received, size)
@@ -76,12 +76,12 @@ def test_a_connection_whose_next_answer_is_in_doubt_is_not_used_again(
     assert seen(parser)[1:] == (body, True, is_whole, False)
 
 
-def test_bytes_behind_an_answer_are_no_answer() -> None:
+def test_bytes_after_an_answer_are_not_another_answer() -> None:
     parser = parse(OK + b"Content-Length: 2\r\n\r\nokHTTP/1.1 410 Gone\r\n\r\n")
     assert seen(parser) == (200, b"ok", True, True, False)
 
 
-def test_a_connection_that_ends_ends_the_answer() -> None:
+def test_end_of_the_connection_ends_the_answer() -> None:
     for received, body, is_whole in [
         (OK + b"\r\nall", b"all", True),
         (OK + b"Transfer-Encoding: gzip, chunked\r\n\r\nall", b"all", True),
@@ -114,7 +114,7 @@ def test_without_a_complete_head_there_is_no_status(received: bytes) -> None:
         b"HTTP/1.1 100 Continue\r\n\r\n" * (INFORMATIONAL_MAX + 1),
     ],
 )
-def test_other_bytes_are_invalid_as_soon_as_that_is_certain(received: bytes) -> None:
+def test_invalid_bytes_are_detected_at_once(received: bytes) -> None:
     with pytest.raises(InvalidAnswer):
         parse(received)
 

@@ -29,5 +29,5 @@ NOW = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
         (None, None),
     ],
 )
-def test_seconds_and_dates_are_read_and_nonsense_is_not_a_wait(text: str | None, wait_s: float | None) -> None:
+def test_seconds_and_dates_are_read_and_nonsense_is_ignored(text: str | None, wait_s: float | None) -> None:
     assert retry_after_s(text, NOW) == wait_s

@@ -32,7 +32,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("url", "rule"), REFUSED)
 @pytest.mark.parametrize("mode", ["strict", "admin"])
-def test_a_bad_url_is_refused_with_its_rule(url: object, rule: str, mode: str) -> None:
+def test_invalid_url_is_rejected_with_the_rule(url: object, rule: str, mode: str) -> None:
     with pytest.raises(InvalidInput, match=rule) as caught:
         check_url(url, mode)  # type: ignore[arg-type]
     assert caught.value.field == "url"
@@ -40,13 +40,13 @@ def test_a_bad_url_is_refused_with_its_rule(url: object, rule: str, mode: str) -
 
 
 @pytest.mark.parametrize("port", [22, 25, 110, 143, 587])
-def test_strictly_only_web_ports_and_high_ports(port: int) -> None:
+def test_strict_policy_allows_web_ports_and_high_ports_only(port: int) -> None:
     with pytest.raises(InvalidInput, match="port under 1024"):
         check_url(f"https://h.example:{port}/", "strict")
     check_url(f"https://h.example:{port}/", "admin")
 
 
-def test_in_clear_only_to_this_machine_where_credentials_are_sent() -> None:
+def test_credentials_over_plain_http_only_to_this_machine() -> None:
     with pytest.raises(InvalidInput, match="https:// unless"):
         check_url("http://login.example/token", "admin")
     for url in ("http://127.0.0.1:8080/token", "http://localhost/token", "http://[::1]/token"):
@@ -58,5 +58,5 @@ def test_in_clear_only_to_this_machine_where_credentials_are_sent() -> None:
     ("host", "expected"),
     [("localhost", True), ("LOCALHOST.", True), ("127.9.9.9", True), ("10.0.0.1", False), ("h", False)],
 )
-def test_what_this_machine_is_called(host: str, expected: bool) -> None:
+def test_names_of_this_machine(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected

@@ -18,13 +18,13 @@ from fieldpost.run.doctor import clock_check, disk_check
         (-3600, CheckVerdict.WARNING, "3600.0 s behind"),
     ],
 )
-def test_a_clock_that_differs_from_the_databases_is_told(ahead_s: float, verdict: CheckVerdict, says: str) -> None:
+def test_clock_that_differs_from_the_databases_is_reported(ahead_s: float, verdict: CheckVerdict, says: str) -> None:
     check = clock_check(timedelta(seconds=ahead_s))
     assert check.verdict is verdict
     assert says in check.detail
 
 
-def test_the_disk_is_looked_at_where_the_folder_will_be(tmp_path: Path) -> None:
+def test_disk_is_checked_at_the_nearest_existing_folder(tmp_path: Path) -> None:
     check = disk_check(tmp_path / "not" / "there" / "yet")
     assert check.verdict is CheckVerdict.OK
     assert str(tmp_path) in check.detail
@@ -38,5 +38,5 @@ def test_the_disk_is_looked_at_where_the_folder_will_be(tmp_path: Path) -> None:
         ([CheckVerdict.FAILING, CheckVerdict.WARNING, CheckVerdict.OK], CheckVerdict.FAILING),
     ],
 )
-def test_the_verdict_is_the_worst_of_all(verdicts: list[CheckVerdict], worst: CheckVerdict) -> None:
+def test_overall_verdict_is_the_worst_one(verdicts: list[CheckVerdict], worst: CheckVerdict) -> None:
     assert Diagnosis(tuple(Check("x", verdict, "") for verdict in verdicts)).verdict is worst

@@ -32,7 +32,7 @@ def by_key(tmp_path: Path) -> dict[str, EffectiveSetting]:
     return {one.key: one for one in effective_settings(said, origins(said, file, ENVIRONMENT))}
 
 
-def test_every_setting_is_there_with_its_words(by_key: dict[str, EffectiveSetting]) -> None:
+def test_every_setting_has_its_description(by_key: dict[str, EffectiveSetting]) -> None:
     expected = [
         f"{s.name}.{option.name}"
         for s in fields(CentralSettings)
@@ -42,7 +42,7 @@ def test_every_setting_is_there_with_its_words(by_key: dict[str, EffectiveSettin
     assert all(one.description for one in by_key.values())
 
 
-def test_a_value_says_where_it_came_from(by_key: dict[str, EffectiveSetting]) -> None:
+def test_every_value_has_its_source(by_key: dict[str, EffectiveSetting]) -> None:
     told = {key: (one.value, one.origin.split()[0], one.is_default) for key, one in by_key.items()}
     assert told["dispatch.interval_s"] == (3.0, "file", False)
     assert told["dispatch.slots"] == (32, "environment", False)
@@ -55,7 +55,7 @@ def test_a_value_says_where_it_came_from(by_key: dict[str, EffectiveSetting]) ->
 
 @pytest.mark.req("DEC-34")
 @pytest.mark.threat(23)
-def test_no_secret_is_among_them(by_key: dict[str, EffectiveSetting]) -> None:
+def test_effective_settings_contain_no_secret(by_key: dict[str, EffectiveSetting]) -> None:
     assert "canary" not in str(by_key)
     assert by_key["secrets.key"].value == "***"
     assert by_key["central.store"].value == "postgresql://a:***@h/d"
@@ -81,7 +81,7 @@ def test_a_password_in_an_address_is_not_shown(value: str | int, expected: str |
     assert shown(value, is_secret=False) == expected
 
 
-def test_settings_that_a_program_made_say_so() -> None:
+def test_settings_created_by_a_program_have_that_source() -> None:
     settings = CentralSettings()
     told = effective_settings(replace(settings, dispatch=replace(settings.dispatch, slots=7)))
     assert [one.key for one in told if one.origin != "default"] == ["dispatch.slots"]
@@ -91,14 +91,14 @@ def test_settings_that_a_program_made_say_so() -> None:
     ("mode", "keys"),
     [(0o644, ("central.store", "secrets.key")), (0o604, ("central.store", "secrets.key")), (0o640, ()), (0o600, ())],
 )
-def test_a_secret_in_a_file_that_all_can_read_is_found_by_its_setting(mode: int, keys: tuple[str, ...]) -> None:
+def test_secret_in_a_world_readable_file_is_found_by_its_setting(mode: int, keys: tuple[str, ...]) -> None:
     values = {"central.port": 9, "central.store": "postgresql://a:canary@h/d", "secrets.key": "canary", "log.level": ""}
     assert open_secrets(mode, values, secret_keys()) == keys
     assert open_secrets(mode, {"central.store": "postgresql://a@h/d", "secrets.key": ""}, secret_keys()) == ()
 
 
 @pytest.mark.bad_input(51)
-def test_central_does_not_start_with_a_secret_that_all_can_read(tmp_path: Path) -> None:
+def test_central_does_not_start_with_a_world_readable_secret(tmp_path: Path) -> None:
     file = tmp_path / "fieldpost.toml"
     file.write_text("[central]\nstore = 'postgresql://a:canary@h/d'\n")
     file.chmod(0o644)
@@ -113,7 +113,7 @@ def test_central_does_not_start_with_a_secret_that_all_can_read(tmp_path: Path) 
     refuse_exposure(tmp_path / "nothing.toml")
 
 
-async def test_the_doctor_fails_on_a_secret_that_all_can_read(tmp_path: Path) -> None:
+async def test_doctor_fails_on_a_world_readable_secret(tmp_path: Path) -> None:
     file = tmp_path / "fieldpost.toml"
     file.write_text(f"[central]\nfolder = '{tmp_path}'\n[secrets]\nkey = 'canary'\n")
     file.chmod(0o644)

@@ -19,6 +19,6 @@ print(kept > 1000, gc.get_threshold()[0] == gc_tuning.OBJECTS_BETWEEN, gc.isenab
 """
 
 
-def test_what_is_there_at_the_start_is_set_aside_and_what_comes_after_is_still_searched() -> None:
+def test_objects_of_the_start_are_frozen_and_later_ones_are_collected() -> None:
     told = subprocess.run([sys.executable, "-c", SET_ASIDE], check=True, capture_output=True, text=True)
     assert told.stdout.split() == ["True"] * 4

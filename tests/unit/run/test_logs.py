@@ -42,14 +42,14 @@ def test_plain_lines_are_key_and_value() -> None:
     assert "level='warning' event='forwarding.failed' code='link.denied'" in stream.getvalue()
 
 
-def test_what_is_below_the_level_is_not_written() -> None:
+def test_lines_below_the_level_are_not_written() -> None:
     stream = io.StringIO()
     logs.configure("warning", stream=stream)
     structlog.stdlib.get_logger("fieldpost.site").info("agent.started")
     assert stream.getvalue() == ""
 
 
-def test_libraries_are_heard_from_warnings_on() -> None:
+def test_libraries_log_warnings_and_above() -> None:
     stream = io.StringIO()
     logs.configure("debug", stream=stream)
     logging.getLogger("aiohttp").info("chatter")
@@ -58,7 +58,7 @@ def test_libraries_are_heard_from_warnings_on() -> None:
     assert "trouble" in stream.getvalue()
 
 
-def test_an_unknown_level_is_refused() -> None:
+def test_unknown_level_is_rejected() -> None:
     with pytest.raises(ConfigError, match="loud"):
         logs.configure("loud")
 
@@ -78,7 +78,7 @@ class _Terminal(io.StringIO):
 
 @pytest.mark.threat(23)
 @pytest.mark.parametrize("kind", ["terminal", "json", "plain"])
-def test_a_traceback_tells_no_values_and_a_known_secret_is_taken_out_of_every_line(kind: str) -> None:
+def test_traceback_has_no_values_and_known_secrets_are_removed_from_every_line(kind: str) -> None:
     stream = _Terminal() if kind == "terminal" else io.StringIO()
     logs.configure("info", json=kind == "json", stream=stream)
     logs.scrub_with(Scrubber([Secret("kanarie-known")]))
@@ -99,7 +99,7 @@ def test_a_traceback_tells_no_values_and_a_known_secret_is_taken_out_of_every_li
 
 
 @pytest.mark.threat(37)
-def test_lines_that_a_stranger_causes_are_short_and_few() -> None:
+def test_log_lines_caused_by_strangers_are_short_and_limited() -> None:
     """Three hundred requests for long paths wrote nine megabytes."""
     stream = io.StringIO()
     logs.configure("info", stream=stream)
@@ -138,7 +138,7 @@ def test_dropped_lines_are_counted_and_many_addresses_share_a_limit() -> None:
 
 
 @pytest.mark.threat(23, 37)
-def test_nothing_reaches_a_terminal_that_it_would_act_on() -> None:
+def test_control_sequences_do_not_reach_a_terminal() -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True

@@ -67,9 +67,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
         ("[dispatch", "settings.file", None),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused_by_its_name(
-    tmp_path: Path, text: str, code: str, field: str | None
-) -> None:
+def test_invalid_setting_is_rejected_by_name(tmp_path: Path, text: str, code: str, field: str | None) -> None:
     with pytest.raises(ConfigError) as caught:
         from_file(tmp_path, text)
     assert (caught.value.code, caught.value.field) == (code, field)

@@ -17,7 +17,7 @@ def refused(file: Path, content: bytes) -> ConfigError:
 
 
 @pytest.mark.bad_input(51)
-def test_a_file_that_is_no_settings_file_is_refused_by_its_name_and_line(tmp_path: Path) -> None:
+def test_invalid_settings_file_is_rejected_naming_file_and_line(tmp_path: Path) -> None:
     file = tmp_path / "fieldpost.toml"
     with pytest.raises(ConfigError, match="does not exist"):
         load(file, {})
@@ -44,7 +44,7 @@ def test_a_file_that_is_no_settings_file_is_refused_by_its_name_and_line(tmp_pat
 
 
 @pytest.mark.bad_input(51)
-def test_a_key_that_nobody_knows_or_a_value_of_another_kind_is_refused_by_its_key(tmp_path: Path) -> None:
+def test_unknown_key_or_value_of_another_type_is_rejected_naming_the_key(tmp_path: Path) -> None:
     file = tmp_path / "fieldpost.toml"
     cases = {
         b"[centrall]\n": ("settings.unknown", "[centrall]"),
@@ -62,7 +62,7 @@ def test_a_key_that_nobody_knows_or_a_value_of_another_kind_is_refused_by_its_ke
 
 
 @pytest.mark.bad_input(52)
-def test_a_value_against_a_rule_is_refused_with_the_rule(tmp_path: Path) -> None:
+def test_value_that_breaks_a_rule_is_rejected_with_the_rule(tmp_path: Path) -> None:
     file = tmp_path / "fieldpost.toml"
     cases = {
         b"[dispatch]\nlease_s = 10\nrenew_s = 5\n": ("dispatch.lease_s", "three times"),

@@ -51,14 +51,14 @@ def test_addresses_are_kept_in_the_order_given(tmp_path: Path, central: str, url
         ('url = "https://a"\nallow_plain = "yes"', "allow_plain must be true or false"),
     ],
 )
-def test_addresses_that_cannot_be_meant_are_refused_by_file_and_rule(tmp_path: Path, central: str, what: str) -> None:
+def test_invalid_addresses_are_rejected_naming_file_and_rule(tmp_path: Path, central: str, what: str) -> None:
     with pytest.raises(ConfigError, match=what) as caught:
         read_folder(folder(tmp_path, central))
     assert "site.toml" in caught.value.message
 
 
 @pytest.mark.threat(38)
-def test_a_plain_address_is_refused_before_the_token_is_used_and_the_doctor_reports_it(tmp_path: Path) -> None:
+def test_plain_http_address_is_rejected_before_the_token_is_used_and_reported_by_the_doctor(tmp_path: Path) -> None:
     def verdicts() -> list[str]:
         checks = examine(tmp_path, NOW).diagnosis.checks
         return [check.verdict.value for check in checks if check.name == "plain"]

@@ -58,7 +58,7 @@ def folder(path: Path, text: str) -> Folder:
 
 
 @pytest.mark.req("SF-09", "SF-10")
-def test_how_often_and_how_long_to_try_stands_on_the_definition(tmp_path: Path) -> None:
+def test_definition_sets_timeout_interval_and_number_of_retries(tmp_path: Path) -> None:
     found = folder(tmp_path, FULL)
     erp, press, plant = found.externals["erp"], found.externals["press-2"], found.databases["plant"]
     assert (erp.timeout_s, erp.retry_interval, erp.retries_max) == (3, timedelta(seconds=30), 4)
@@ -68,7 +68,7 @@ def test_how_often_and_how_long_to_try_stands_on_the_definition(tmp_path: Path) 
     assert found.outbound.allow == "metadata.internal"
 
 
-def test_a_site_without_definitions_has_none(tmp_path: Path) -> None:
+def test_site_without_definitions_file_has_no_definitions(tmp_path: Path) -> None:
     found = folder(tmp_path, "")
     assert (dict(found.externals), dict(found.databases)) == ({}, {})
 
@@ -100,9 +100,7 @@ def test_a_url_names_a_server_a_socket_or_a_file(url: str, place: PostgresqlUrl 
         ("postgresql://u@/d?host=/run/pg", None, False),
     ],
 )
-def test_tls_is_spoken_unless_the_server_is_on_this_machine_or_it_is_said_otherwise(
-    url: str, tls: bool | None, speaks: bool
-) -> None:
+def test_tls_is_the_default_except_for_servers_on_this_machine(url: str, tls: bool | None, speaks: bool) -> None:
     assert Database(name="plant", url=url, tls=tls, allows_free_sql=True).speaks_tls is speaks
 
 
@@ -179,7 +177,7 @@ FILE = '[database.plant]\nurl = "sqlite:///x.db"\n'
         ("[outbound]\nlookup_timeout_s = 'a'", "outbound.lookup_timeout_s", "at most 300, got 'a'"),
     ],
 )
-def test_a_wrong_definition_is_refused_by_file_and_key(tmp_path: Path, text: str, key: str, rule: str) -> None:
+def test_invalid_definition_is_rejected_naming_file_and_key(tmp_path: Path, text: str, key: str, rule: str) -> None:
     with pytest.raises(ConfigError) as caught:
         folder(tmp_path, text)
     assert str(tmp_path / "site.toml") in caught.value.message
@@ -192,7 +190,7 @@ def test_a_wrong_definition_is_refused_by_file_and_key(tmp_path: Path, text: str
 
 @pytest.mark.bad_input(8)
 @pytest.mark.parametrize("name", ["crm", "https://erp.example.com", "", 7, None, "x" * 1000])
-def test_a_target_that_is_not_defined_is_none(tmp_path: Path, name: object) -> None:
+def test_undefined_target_is_rejected(tmp_path: Path, name: object) -> None:
     found = folder(tmp_path, FULL)
     for definitions, kind, code in (
         (found.externals, External, "external.undefined"),
@@ -205,7 +203,7 @@ def test_a_target_that_is_not_defined_is_none(tmp_path: Path, name: object) -> N
     assert find_definition(found.externals, "erp", External) is found.externals["erp"]
 
 
-def test_a_secret_is_the_files_one_line_and_is_read_anew_each_time(tmp_path: Path) -> None:
+def test_secret_is_the_only_line_of_its_file_and_read_again_each_time(tmp_path: Path) -> None:
     definition = folder(tmp_path, FULL).databases["plant"]
     file = tmp_path / "plant.secret"
     for text in ("first", "second"):
@@ -230,7 +228,7 @@ def test_a_secret_is_the_files_one_line_and_is_read_anew_each_time(tmp_path: Pat
         (b"pa55\x00word", 0o600, "site.secret"),
     ],
 )
-def test_a_secret_file_that_is_missing_open_or_malformed_is_refused_without_its_content(
+def test_missing_open_or_malformed_secret_file_is_rejected_without_its_content(
     tmp_path: Path, content: bytes | None, mode: int, code: str
 ) -> None:
     file = tmp_path / "plant.secret"
@@ -245,9 +243,7 @@ def test_a_secret_file_that_is_missing_open_or_malformed_is_refused_without_its_
     assert "pa55" not in str(caught.value)
 
 
-def test_what_a_definition_needs_can_be_looked_for_before_it_is_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_a_definition_are_checked_before_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for definition, code in (
         (External(name="a", folder=tmp_path, url="https://a.example", secret_headers={"X": "no"}), "site.no_secret"),
         (External(name="a", folder=tmp_path, url="https://a.example", ca_file="site.toml"), "site.ca_file"),

@@ -21,7 +21,7 @@ def test_the_forward_interval_is_one_value_of_ten_seconds_by_default() -> None:
         ("batch_items", 1.5), ("batch_bytes", 1 << 30), ("grace_s", -1), ("grace_s", None),
     ],
 )  # fmt: skip
-def test_a_value_out_of_range_is_refused_by_name(field: str, value: object) -> None:
+def test_value_out_of_range_is_rejected_by_name(field: str, value: object) -> None:
     with pytest.raises(InvalidInput) as caught:
         ForwardOptions(**{field: value})  # type: ignore[arg-type]
     assert caught.value.field == field
@@ -38,14 +38,14 @@ def test_a_value_out_of_range_is_refused_by_name(field: str, value: object) -> N
         (EventOptions, "waiting_s", 0), (EventOptions, "notifications", None),
     ],
 )  # fmt: skip
-def test_a_wrong_value_of_any_section_is_refused_by_name(kind: type[Any], field: str, value: object) -> None:
+def test_invalid_value_of_any_section_is_rejected_by_name(kind: type[Any], field: str, value: object) -> None:
     with pytest.raises(InvalidInput) as caught:
         kind(**{field: value})
     assert caught.value.field == field
 
 
 @pytest.mark.req("TRK-13", "SF-16")
-def test_the_defaults_are_those_that_were_decided() -> None:
+def test_defaults_of_the_options() -> None:
     assert TrackingOptions().retention_days == 7
     assert EventOptions().retention_days == 30
     assert (BufferOptions().bytes_max, BufferOptions().overflow) == (0, "refuse")

@@ -38,14 +38,14 @@ FREE = Database(name="free", url="sqlite:////free.db", allows_free_sql=True)
         {"query": {"a": 1, "b": ["x", "y"], "c": True, "d": 1.5}},
     ],
 )
-def test_a_call_is_kept_as_its_method_and_parameters_and_read_back_the_same(arguments: Any) -> None:
+def test_payload_round_trip_of_a_call(arguments: Any) -> None:
     call = check_call(ERP, "post", "/orders", **arguments)
     assert decode_call(encode(call)) == call
     assert call.method == "POST"
 
 
 @pytest.mark.req("MSG-07")
-def test_a_write_is_kept_as_its_statement_and_parameters_and_read_back_the_same() -> None:
+def test_payload_round_trip_of_a_write() -> None:
     write = check_write(PLANT, "count", {"unit": "press ü", "n": -(1 << 63)})
     assert write == DatabaseWrite("count", {"unit": "press ü", "n": -(1 << 63)})
     for parameters in ({"a": 1.5, "b": True}, {"a": None, "b": (1 << 63) - 1}, {"a": "x" * 1000, "b": False}):
@@ -126,7 +126,7 @@ def test_the_summary_names_the_system_and_method_or_the_connection() -> None:
         ({"body": b"x" * CALL_BODY_BYTES_MAX}, "body"),
     ],
 )
-def test_a_call_that_breaks_a_rule_is_refused_by_argument(arguments: dict[str, Any], field: str) -> None:
+def test_invalid_call_is_rejected_naming_the_argument(arguments: dict[str, Any], field: str) -> None:
     given: dict[str, Any] = {"method": "POST", "path": "/orders"} | arguments
     with pytest.raises(InvalidInput) as caught:
         check_call(ERP, given.pop("method"), given.pop("path"), **given)
@@ -134,7 +134,7 @@ def test_a_call_that_breaks_a_rule_is_refused_by_argument(arguments: dict[str, A
     assert len(str(caught.value)) < 500
 
 
-def test_json_that_contains_itself_is_refused() -> None:
+def test_json_that_contains_itself_is_rejected() -> None:
     loop: list[Any] = []
     loop.append(loop)
     with pytest.raises(InvalidInput, match="json cannot be written"):
@@ -144,7 +144,7 @@ def test_json_that_contains_itself_is_refused() -> None:
 @pytest.mark.bad_input(8)
 @pytest.mark.threat(26)
 @pytest.mark.parametrize("statement", ["INSERT INTO counts VALUES (1)", "count; DROP TABLE counts", "other", "", 7])
-def test_a_statement_that_is_not_defined_is_refused_unless_free_sql_is_allowed(statement: object) -> None:
+def test_undefined_statement_is_rejected_unless_free_sql_is_allowed(statement: object) -> None:
     with pytest.raises(InvalidInput) as caught:
         check_write(PLANT, statement, {})
     assert caught.value.field == "statement"
@@ -154,7 +154,7 @@ def test_a_statement_that_is_not_defined_is_refused_unless_free_sql_is_allowed(s
 @pytest.mark.parametrize(
     "statement", ["DROP TABLE t", "DELETE FROM t; DELETE FROM u", "DELETE FROM t WHERE a = ?", "nothing", "PRAGMA x"]
 )
-def test_even_free_sql_is_one_write_with_named_parameters(statement: str) -> None:
+def test_free_sql_must_be_one_write_with_named_parameters(statement: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         check_write(FREE, statement, {})
     assert caught.value.field == "statement"
@@ -181,7 +181,7 @@ def test_even_free_sql_is_one_write_with_named_parameters(statement: str) -> Non
         ([1, 2], "parameters"),
     ],
 )
-def test_a_parameter_that_breaks_a_rule_is_refused_by_name(parameters: Any, field: str) -> None:
+def test_invalid_parameter_is_rejected_by_name(parameters: Any, field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         check_write(PLANT, "count", parameters)
     assert caught.value.field == field

@@ -31,7 +31,7 @@ GOOD = '[site]\nname = "plant-7"\n\n[central]\nurl = "http://127.0.0.1:9"\n'
         (GOOD.encode() + b"#" * SETTINGS_BYTES_MAX, "must be at most"),
     ],
 )
-def test_a_wrong_settings_file_is_refused_by_line_or_key(tmp_path: Path, content: bytes, said: str) -> None:
+def test_invalid_settings_file_is_rejected_by_line_or_key(tmp_path: Path, content: bytes, said: str) -> None:
     (tmp_path / "site.toml").write_bytes(content)
     with pytest.raises(ConfigError) as caught:
         read_folder(tmp_path)
@@ -40,7 +40,7 @@ def test_a_wrong_settings_file_is_refused_by_line_or_key(tmp_path: Path, content
 
 
 @pytest.mark.bad_input(51)
-def test_a_settings_file_that_is_missing_or_no_file_is_told(tmp_path: Path) -> None:
+def test_missing_settings_file_or_folder_in_its_place_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read_folder(tmp_path)
     assert caught.value.code == "site.no_settings"
@@ -50,6 +50,6 @@ def test_a_settings_file_that_is_missing_or_no_file_is_told(tmp_path: Path) -> N
     assert "cannot be read" in caught.value.message
 
 
-def test_tabs_and_comments_are_fine(tmp_path: Path) -> None:
+def test_tabs_and_comments_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "site.toml").write_text(GOOD.replace(" = ", "\t=\t") + "# the end\n")
     assert read_folder(tmp_path).name == "plant-7"

@@ -41,7 +41,7 @@ SQLITE = [
     ("dialect", "text", "sql", "names"),
     [("postgresql", *case) for case in POSTGRESQL] + [("sqlite", *case) for case in SQLITE],
 )
-def test_parameters_are_found_and_numbered_and_the_rest_stays(
+def test_parameters_are_numbered_and_the_rest_is_unchanged(
     dialect: Dialect, text: str, sql: str | None, names: str
 ) -> None:
     statement = parse_statement(text, dialect)
@@ -50,7 +50,7 @@ def test_parameters_are_found_and_numbered_and_the_rest_stays(
         assert statement.sql == sql
 
 
-def test_the_call_id_is_a_parameter_that_nobody_gives() -> None:
+def test_call_id_is_a_built_in_parameter() -> None:
     statement = parse_statement("INSERT INTO t VALUES (:call_id, :a)", "sqlite")
     assert statement.parameters == ("call_id", "a")
     assert statement.given == {"a"}
@@ -96,7 +96,9 @@ def test_the_call_id_is_a_parameter_that_nobody_gives() -> None:
         ("sqlite", 7, "must be a string"),
     ],
 )
-def test_what_is_no_single_write_with_named_parameters_is_refused(dialect: Dialect, text: object, rule: str) -> None:
+def test_anything_but_a_single_write_with_named_parameters_is_rejected(
+    dialect: Dialect, text: object, rule: str
+) -> None:
     with pytest.raises(InvalidInput, match=rule) as caught:
         parse_statement(text, dialect, "statements.count")
     assert caught.value.field == "statements.count"

@@ -8,7 +8,7 @@ from fieldpost.clock import Clock
 from fieldpost.testing import ManualClock
 
 
-async def test_time_stands_still_until_it_is_advanced() -> None:
+async def test_time_does_not_pass_until_it_is_advanced() -> None:
     manual = ManualClock(datetime(2026, 3, 1, tzinfo=UTC))
     clock: Clock = manual
     assert (clock.now(), clock.monotonic()) == (datetime(2026, 3, 1, tzinfo=UTC), 0)
@@ -16,13 +16,13 @@ async def test_time_stands_still_until_it_is_advanced() -> None:
     assert (clock.now(), clock.monotonic()) == (datetime(2026, 3, 1, 0, 1, 30, tzinfo=UTC), 90)
 
 
-def test_a_start_elsewhere_is_told_in_utc() -> None:
+def test_start_in_another_zone_is_converted_to_utc() -> None:
     clock = ManualClock(datetime(2026, 3, 1, 2, tzinfo=timezone(timedelta(hours=2))))
     assert clock.now().utcoffset() == timedelta(0)
     assert clock.now() == datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def test_a_start_without_time_zone_is_refused() -> None:
+def test_start_without_time_zone_is_rejected() -> None:
     with pytest.raises(ValueError, match="aware"):
         ManualClock(datetime(2026, 3, 1))  # noqa: DTZ001
 
@@ -40,7 +40,7 @@ def test_time_cannot_be_advanced_backwards() -> None:
         ManualClock().advance(-1)
 
 
-async def test_sleepers_wake_in_the_order_in_which_they_are_due() -> None:
+async def test_sleepers_wake_in_order_of_their_due_times() -> None:
     clock = ManualClock()
     woken: list[float] = []
 
@@ -91,7 +91,7 @@ async def test_a_cancelled_sleeper_is_no_longer_counted() -> None:
     clock.advance(10)
 
 
-async def test_no_time_at_all_lets_others_run_and_returns() -> None:
+async def test_advance_by_zero_lets_others_run() -> None:
     clock = ManualClock()
     ran: list[float] = []
     for seconds in (0, -1):
@@ -100,7 +100,7 @@ async def test_no_time_at_all_lets_others_run_and_returns() -> None:
     assert ran == [0, -1]
 
 
-async def test_waiting_for_sleepers_ends_with_how_many_there_are() -> None:
+async def test_waiting_for_sleepers_returns_their_number() -> None:
     clock = ManualClock()
     sleeper = asyncio.create_task(clock.sleep(10))
     with pytest.raises(TimeoutError, match="2 sleeping tasks; 1 sleep"):

@@ -49,7 +49,7 @@ def test_the_message_id_is_found_folded_or_not(raw: str) -> None:
     assert mail(raw).message_id == "<1@plant>"
 
 
-def test_a_message_id_in_the_body_is_not_the_mails() -> None:
+def test_message_id_in_the_body_is_ignored() -> None:
     assert mail("Subject: a\n\nMessage-ID: <other@plant>\n").message_id is None
 
 
@@ -81,6 +81,6 @@ def test_the_plain_text_of_a_mail_in_two_forms_is_its_body() -> None:
     assert mail(raw).body == "yes"
 
 
-def test_a_body_that_was_not_kept_cannot_be_read_by_mistake() -> None:
+def test_reading_a_body_that_was_not_stored_is_an_error() -> None:
     with pytest.raises(LookupError, match="keep_raw"):
         _ = mail("Subject: a\n\n", is_whole=False).body

@@ -26,42 +26,42 @@ def codes(book: MailRules, *moments: MailEvent) -> list[int | None]:
     return [act.reply.code if (act := book.reaction(moment)) and act.reply else None for moment in moments]
 
 
-def test_without_a_rule_the_server_behaves() -> None:
+def test_server_without_rules_behaves_normally() -> None:
     assert MailRules().reaction(rcpt("a@x.example")) is None
 
 
-def test_a_rule_that_is_not_told_what_to_do_does_nothing() -> None:
+def test_rule_without_an_action_does_nothing() -> None:
     assert laid(MailRule("rcpt").times(1)).reaction(rcpt("a@x.example")) is None
 
 
-def test_two_rules_in_a_row_make_a_sequence() -> None:
+def test_consecutive_rules_form_a_sequence() -> None:
     book = laid(MailRule("rcpt").reply(451).times(2), MailRule("rcpt").reply(550).times(1))
     assert codes(book, *[rcpt("a@x.example")] * 4) == [451, 451, 550, None]
 
 
-def test_an_exception_stands_before_the_wider_rule() -> None:
+def test_narrow_rule_before_a_wider_one_is_an_exception() -> None:
     book = laid(MailRule("rcpt", "a@x.example").accept(), MailRule("rcpt").reply(550))
     assert codes(book, rcpt("a@x.example"), rcpt("b@x.example")) == [None, 550]
 
 
-def test_turns_are_counted_apart_for_each_address() -> None:
+def test_uses_are_counted_separately_per_address() -> None:
     book = laid(MailRule("rcpt").reply(451).times(1, per="address"))
     a, b = rcpt("a@x.example"), rcpt("b@x.example")
     assert codes(book, a, b, rcpt("A@X.example"), b) == [451, 451, None, None]
 
 
-def test_turns_are_counted_apart_for_each_message() -> None:
+def test_uses_are_counted_separately_per_message() -> None:
     book = laid(MailRule("dot").reply(451).times(2, per="message"))
     assert codes(book, *[dot("<1@x>"), dot("<2@x>")] * 3) == [451, 451, 451, 451, None, None]
 
 
-def test_the_first_of_each_transaction_may_be_let_through() -> None:
+def test_first_use_in_each_transaction_can_be_exempt() -> None:
     book = laid(MailRule("rcpt").after(2, per="transaction").reply(452))
     moments = [rcpt(f"{n}@x.example", transaction=t) for t in (1, 2) for n in range(3)]
     assert codes(book, *moments) == [None, None, 452, None, None, 452]
 
 
-def test_turns_are_counted_apart_for_each_connection() -> None:
+def test_uses_are_counted_separately_per_connection() -> None:
     book = laid(MailRule("rcpt").reply(421).times(1, per="connection"))
     moments = [rcpt("a@x.example", connection=c) for c in (1, 1, 2, 2)]
     assert codes(book, *moments) == [421, None, 421, None]
@@ -72,23 +72,23 @@ def test_a_rule_for_an_address_matches_any_recipient_at_dot() -> None:
     assert codes(book, dot("<1@x>", "a@x.example"), dot("<2@x>", "a@x.example", "b@X.example")) == [None, 554]
 
 
-def test_an_address_may_be_a_question() -> None:
+def test_address_can_be_a_predicate() -> None:
     book = laid(MailRule("rcpt", lambda address: address.endswith("@x.example")).reply(550))
     assert codes(book, rcpt("a@x.example"), rcpt("a@y.example")) == [550, None]
 
 
-def test_a_moment_may_be_asked_about_anything() -> None:
+def test_rule_can_have_any_condition() -> None:
     rule = MailRule("rcpt", when=lambda moment: moment.connection == 2).reply(450)
     assert codes(laid(rule), rcpt("a@x.example"), rcpt("a@x.example", connection=2)) == [None, 450]
     assert rule.hits == 1
 
 
-def test_a_moment_that_does_not_match_takes_no_turn() -> None:
+def test_event_that_does_not_match_uses_up_no_turn() -> None:
     book = laid(MailRule("rcpt", "b@x.example").reply(450).times(1))
     assert codes(book, rcpt("a@x.example"), rcpt("b@x.example"), rcpt("b@x.example")) == [None, 450, None]
 
 
-def test_a_withdrawn_rule_acts_no_more() -> None:
+def test_withdrawn_rule_no_longer_applies() -> None:
     rule = MailRule("rcpt").reply(450)
     book = laid(rule, MailRule("rcpt").reply(550))
     rule.withdraw()
@@ -97,7 +97,7 @@ def test_a_withdrawn_rule_acts_no_more() -> None:
     assert codes(book, rcpt("a@x.example")) == [None]
 
 
-def test_counting_per_message_stays_small_over_a_long_run() -> None:
+def test_counting_per_message_uses_little_memory_over_a_long_run() -> None:
     rule = MailRule("dot").reply(451).times(1, per="message")
     book = laid(rule)
     for number in range(10_001):
@@ -110,12 +110,12 @@ def test_counting_per_message_stays_small_over_a_long_run() -> None:
 @pytest.mark.parametrize(
     ("verb", "per"), [("ehlo", "address"), ("dot", "address"), ("rcpt", "message"), ("quit", "transaction")]
 )
-def test_what_a_verb_does_not_know_cannot_be_counted(verb: SmtpVerb, per: Per) -> None:
+def test_uses_cannot_be_counted_by_a_value_unknown_to_the_verb(verb: SmtpVerb, per: Per) -> None:
     with pytest.raises(ValueError, match=f"cannot be counted per {per}"):
         MailRule(verb).times(1, per=per)
 
 
-def test_a_rule_that_could_never_match_is_refused() -> None:
+def test_rule_that_could_never_match_is_rejected() -> None:
     with pytest.raises(ValueError, match="no verb 'expn'"):
         MailRule(cast(SmtpVerb, "expn"))
     with pytest.raises(ValueError, match="'ehlo' has no address"):
@@ -126,5 +126,5 @@ def test_a_rule_that_could_never_match_is_refused() -> None:
         MailRule("rcpt").reply(199)
 
 
-def test_a_reply_of_several_lines_is_written_as_one() -> None:
+def test_multiline_reply_is_sent_as_one() -> None:
     assert bytes(ScriptedReply(250, "mail.example\nSIZE 10")) == b"250-mail.example\r\n250 SIZE 10\r\n"

@@ -32,7 +32,7 @@ def test_our_own_and_third_parties_adapters_are_found_by_their_type(install: Ins
 
 
 @pytest.mark.req("ADP-03", "ADP-16")
-async def test_what_adapters_reach_the_world_with_is_made_once_and_handed_to_those_who_ask(install: Install) -> None:
+async def test_adapters_that_ask_for_outbound_share_one_instance(install: Install) -> None:
     asking = (
         ADAPTER.format(name="Pager", type="pager") + "    def __init__(self, *, outbound): self.outbound = outbound\n"
     )
@@ -51,7 +51,7 @@ async def test_what_adapters_reach_the_world_with_is_made_once_and_handed_to_tho
 
 
 @pytest.mark.req("ADP-14")
-def test_the_ways_out_know_no_table_no_dispatcher_and_no_console() -> None:
+def test_adapters_import_neither_store_nor_dispatcher_nor_console() -> None:
     """Definitions are operate's job, adapters provide the means; neither store nor dispatch is seen from here."""
     folder = Path(adapters_package.__file__).parent
     imported = {
@@ -91,7 +91,7 @@ def test_a_broken_third_party_adapter_is_logged_and_left_out(install: Install, h
 
 
 @pytest.mark.req("ADP-01")
-def test_of_two_adapters_of_one_type_ours_stands(install: Install) -> None:
+def test_built_in_adapter_wins_over_another_of_its_type(install: Install) -> None:
     install("acme_mail", ADAPTER.format(name="Mail", type="email"), "email = acme_mail:Mail")
     with capture_logs() as lines:
         assert isinstance(load()["email"], EmailAdapter)

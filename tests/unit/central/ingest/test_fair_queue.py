@@ -29,7 +29,7 @@ async def store(
 @pytest.mark.dec("DEC-26")
 @settings(deadline=None, max_examples=40)
 @given(batches=st.lists(st.integers(1, 500), min_size=2, max_size=8))
-def test_every_site_gets_the_same_whatever_the_size_of_its_batches(batches: list[int]) -> None:
+def test_every_site_gets_the_same_share_for_any_batch_size(batches: list[int]) -> None:
     """All have more than can be stored, and two submits each at central; who is a few batches ahead waits."""
 
     async def drain() -> Counter[str]:
@@ -54,7 +54,7 @@ def test_every_site_gets_the_same_whatever_the_size_of_its_batches(batches: list
     assert max(stored.values()) - min(stored.values()) <= 4 * max(batches)
 
 
-async def test_a_site_that_was_away_has_saved_up_nothing() -> None:
+async def test_returning_site_has_accumulated_no_credit() -> None:
     queue = FairQueue(unused, items_max=10, groups_max=1)
     order: list[str] = []
 
@@ -80,7 +80,7 @@ async def test_a_site_that_was_away_has_saved_up_nothing() -> None:
     assert "busy" in after[:4], "nor does it go before all the others"
 
 
-async def test_the_store_is_never_given_more_at_once_and_one_large_submit_still_passes() -> None:
+async def test_store_never_gets_more_than_its_maximum_except_one_large_submit() -> None:
     queue = FairQueue(unused, items_max=100, groups_max=3)
     at_once: list[int] = []
 
@@ -94,7 +94,7 @@ async def test_the_store_is_never_given_more_at_once_and_one_large_submit_still_
     assert {many for many in at_once if many > 100} == {500}
 
 
-async def test_whoever_gives_up_waiting_holds_up_nobody() -> None:
+async def test_cancelled_waiter_delays_no_other() -> None:
     queue = FairQueue(unused, items_max=1, groups_max=1)
     release = asyncio.Event()
 
@@ -132,7 +132,7 @@ async def test_credits_are_what_can_be_stored_divided_by_the_sites_that_drain() 
     assert pace.credits() == CREDITS, "the others are silent"
 
 
-async def test_a_slow_store_grants_less_and_never_nothing() -> None:
+async def test_slow_store_grants_fewer_credits_and_never_zero() -> None:
     clock = ManualClock()
     pace = Pace(CREDITS, clock.monotonic, unused)
     for _ in range(50):
@@ -152,7 +152,7 @@ async def test_small_batches_do_not_keep_themselves_small() -> None:
     assert pace.credits() == 100
 
 
-async def test_what_is_on_the_way_is_never_more_than_a_sender_waits_for() -> None:
+async def test_items_in_flight_never_exceed_what_the_store_takes_in_ten_seconds() -> None:
     """The same hundred on a store that takes 100 a second: ten seconds' worth in all, and not a minute's."""
     clock = ManualClock()
     pace = Pace(CREDITS, clock.monotonic, unused)
@@ -165,11 +165,11 @@ async def test_what_is_on_the_way_is_never_more_than_a_sender_waits_for() -> Non
     assert 10 * pace.credits() <= 100 * 10
 
 
-async def test_a_failing_store_grants_nothing() -> None:
+async def test_failing_store_grants_no_credits() -> None:
     assert Pace(CREDITS, ManualClock().monotonic, unused).credits(is_failing=True) == 0
 
 
-async def test_single_items_say_nothing_about_what_the_store_can_take() -> None:
+async def test_single_items_do_not_change_the_estimate_of_the_store() -> None:
     clock = ManualClock()
     pace = Pace(CREDITS, clock.monotonic, unused)
     for _ in range(50):
@@ -226,7 +226,7 @@ async def test_submits_that_arrive_together_share_the_first_transaction() -> Non
     assert [task.result() for task in tasks] == [f"{name} is stored" for name in "abc"]
 
 
-async def test_a_submit_starts_at_once_and_those_that_wait_share_a_transaction() -> None:
+async def test_submit_starts_at_once_and_waiting_ones_share_a_transaction() -> None:
     database = Database()
     queue = FairQueue(database.store)
     tasks = await submit_each(queue, "abcdef")

@@ -45,7 +45,7 @@ lists = st.builds(
 
 
 @given(st.lists(lists, min_size=1, max_size=3, unique_by=lambda one: one.name))
-def test_lists_go_out_and_come_back_unharmed(given_: list[NotificationList]) -> None:
+def test_exported_lists_are_imported_unchanged(given_: list[NotificationList]) -> None:
     assert [check(spec, ADAPTERS) for spec in from_csv(to_csv(given_))] == given_
     assert [check(spec, ADAPTERS) for spec in from_json(to_json(given_))] == given_
 
@@ -56,7 +56,7 @@ def test_no_cell_of_an_export_is_a_formula(given_: list[NotificationList]) -> No
         assert not [cell for cell in row if cell.startswith(("=", "+", "-", "@", "\t", "\r", "＝"))]
 
 
-def test_a_formula_as_a_name_is_written_as_text() -> None:
+def test_name_that_is_a_formula_is_written_as_text() -> None:
     evil = NotificationList('=HYPERLINK("http://evil.example")', "email", targets=("+a@x.example", "-b@x.example"))
     text = to_csv([evil])
     assert '"\'=HYPERLINK(""http://evil.example"")",email' in text
@@ -73,7 +73,7 @@ def test_a_formula_as_a_name_is_written_as_text() -> None:
         "List, Target \nops,a@x.example\n\n,\nops,b@x.example",
     ],
 )
-def test_a_file_as_spreadsheets_write_it_is_read(text: str) -> None:
+def test_file_written_by_a_spreadsheet_is_read(text: str) -> None:
     (spec,) = from_csv(text)
     found = check(spec, ADAPTERS)
     assert (found.name, found.type, found.targets) == ("ops", "email", ("a@x.example", "b@x.example"))
@@ -94,7 +94,7 @@ def test_a_file_as_spreadsheets_write_it_is_read(text: str) -> None:
         (f"list,target\nops,{'x' * 200_000}\n", "line 2", "field larger"),
     ],
 )
-def test_a_csv_file_that_breaks_a_rule_is_refused_by_its_line(text: str, field: str, says: str) -> None:
+def test_invalid_csv_file_is_rejected_naming_the_line(text: str, field: str, says: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         from_csv(text)
     assert refused.value.field == field
@@ -102,7 +102,7 @@ def test_a_csv_file_that_breaks_a_rule_is_refused_by_its_line(text: str, field: 
 
 
 @pytest.mark.bad_input(20, 21)
-def test_a_bad_target_in_a_file_is_refused_by_the_validator_of_all_targets_and_by_its_line() -> None:
+def test_bad_target_in_a_file_is_rejected_by_the_shared_validator_naming_the_line() -> None:
     (spec,) = from_csv('list,target\nops,a@x.example\nops,"a@b.c\r\nRCPT TO:<x@y>"\n')
     with pytest.raises(InvalidInput) as refused:
         check(spec, ADAPTERS)
@@ -116,7 +116,7 @@ def test_a_bad_target_in_a_file_is_refused_by_the_validator_of_all_targets_and_b
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"lists": {}}', '{"lists": [{"name": "x"}]}', '{"lists": [], "x": 1}']
 )
-def test_a_json_file_that_does_not_fit_is_refused(text: str) -> None:
+def test_json_file_of_another_shape_is_rejected(text: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         from_json(text)
     assert refused.value.code == "import.json"

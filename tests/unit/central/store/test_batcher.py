@@ -26,13 +26,13 @@ class Desk:
         return [2 * number for number in numbers]
 
 
-async def test_who_is_alone_goes_at_once() -> None:
+async def test_single_submit_runs_at_once() -> None:
     desk = Desk()
     assert await Batcher(desk.double).submit(4) == 8
     assert desk.sets == [[4]]
 
 
-async def test_who_comes_meanwhile_goes_together_after_it_and_each_hears_its_own() -> None:
+async def test_submits_during_a_batch_share_the_next_and_each_gets_its_own_result() -> None:
     desk = Desk(held=True)
     together = Batcher(desk.double, set_max=3)
     asked = [asyncio.create_task(together.submit(number)) for number in range(1)]
@@ -45,7 +45,7 @@ async def test_who_comes_meanwhile_goes_together_after_it_and_each_hears_its_own
     assert desk.sets == [[0], [1, 2, 3], [4, 5]]
 
 
-async def test_one_that_spoils_its_set_fails_alone() -> None:
+async def test_invalid_item_of_a_batch_fails_alone() -> None:
     desk = Desk()
     together = Batcher(desk.double)
     good, bad, other = await asyncio.gather(*map(together.submit, (1, 13, 3)), return_exceptions=True)
@@ -53,7 +53,7 @@ async def test_one_that_spoils_its_set_fails_alone() -> None:
     assert isinstance(bad, InvalidInput)
 
 
-async def test_trouble_of_the_store_is_told_to_all_and_asked_once() -> None:
+async def test_store_failure_is_raised_to_all_after_one_attempt() -> None:
     desk = Desk()
     together = Batcher(desk.double)
     heard = await asyncio.gather(*map(together.submit, (1, 99, 3)), return_exceptions=True)
@@ -62,7 +62,7 @@ async def test_trouble_of_the_store_is_told_to_all_and_asked_once() -> None:
     assert await together.submit(5) == 10
 
 
-async def test_who_gave_up_while_waiting_is_left_out() -> None:
+async def test_cancelled_submit_is_left_out_of_the_batch() -> None:
     desk = Desk(held=True)
     together = Batcher(desk.double)
     first = asyncio.create_task(together.submit(1))

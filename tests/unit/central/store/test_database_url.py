@@ -43,7 +43,7 @@ def test_servers_are_read_from_every_form_of_the_url(url: str, servers: list[tup
         ("nonsense", "must be a URL such as sqlite:///fieldpost.db"),
     ],
 )
-def test_invalid_urls_are_refused_with_the_reason(url: str, text: str) -> None:
+def test_invalid_urls_are_rejected_with_the_reason(url: str, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_url(url)
     assert caught.value.code == "store.url"

@@ -31,7 +31,9 @@ def sealed_by(key: SecretKey, secret: str = CANARY, channel: str = "mail", name:
 
 @pytest.mark.threat(24)
 @given(st.text(min_size=1), st.text(min_size=1), st.binary(min_size=12, max_size=12))
-def test_what_is_sealed_opens_in_its_place_and_tells_nothing(secret: str, channel: str, nonce: bytes) -> None:
+def test_sealed_secret_opens_for_its_owner_and_field_and_reveals_nothing(
+    secret: str, channel: str, nonce: bytes
+) -> None:
     try:
         (secret + channel).encode()
     except UnicodeEncodeError:
@@ -46,7 +48,7 @@ def test_what_is_sealed_opens_in_its_place_and_tells_nothing(secret: str, channe
 @pytest.mark.parametrize(
     ("channel", "name"), [("other", "password"), ("mail", "oauth_client_secret"), ("mailp", "assword")]
 )
-def test_what_is_sealed_does_not_open_elsewhere(channel: str, name: str) -> None:
+def test_sealed_secret_does_not_open_for_another_owner_or_field(channel: str, name: str) -> None:
     with pytest.raises(SecretUnreadable, match="belongs to another setting"):
         Keyring([NEW]).open(sealed_by(NEW), SecretOwner("channel", channel, channel), name)
 
@@ -66,7 +68,7 @@ def test_the_first_key_seals_and_all_of_them_open() -> None:
     assert ring.key_ids == (NEW.key_id, OLD.key_id)
 
 
-def test_every_bit_of_a_sealed_secret_counts() -> None:
+def test_change_of_any_bit_of_a_sealed_secret_is_detected() -> None:
     head, _, tail = sealed_by(NEW).rpartition(".")
     raw = base64.urlsafe_b64decode(tail)
     for position in range(len(raw)):
@@ -88,7 +90,7 @@ def test_every_bit_of_a_sealed_secret_counts() -> None:
         (Keyring([NEW]), f"1.{NEW.key_id}.====", "not a sealed secret"),
     ],
 )
-def test_a_secret_that_cannot_be_read_says_where_it_stands_and_why(ring: Keyring, sealed: object, says: str) -> None:
+def test_error_of_an_unreadable_secret_names_its_field_and_the_reason(ring: Keyring, sealed: object, says: str) -> None:
     with pytest.raises(SecretUnreadable) as refused:
         ring.open(sealed, MAIL, "password")
     assert "the password of channel 'mail' cannot be read" in refused.value.message
@@ -102,7 +104,7 @@ def test_a_ring_without_keys_seals_nothing() -> None:
     assert refused.value.code == "secret.no_key"
 
 
-def test_a_channels_settings_come_with_its_secrets_and_what_takes_them_out_of_texts() -> None:
+def test_opened_channel_has_its_secrets_and_removes_them_from_texts() -> None:
     ring = Keyring([NEW])
     channel = Channel("mail", "email", {"host": "mx"}, secrets={"password": sealed_by(NEW)})
     opened = ring.open_owner(channel)
@@ -113,7 +115,7 @@ def test_a_channels_settings_come_with_its_secrets_and_what_takes_them_out_of_te
 
 
 @pytest.mark.threat(23)
-def test_a_ring_takes_every_secret_it_has_seen_out_of_a_text() -> None:
+def test_keyring_removes_every_known_secret_from_a_text() -> None:
     ring = Keyring([NEW])
     assert ring.scrub(CANARY) == CANARY
     ring.open(sealed_by(NEW), MAIL, "password")
@@ -121,7 +123,7 @@ def test_a_ring_takes_every_secret_it_has_seen_out_of_a_text() -> None:
     assert ring.scrub(f"{CANARY} other-secret") == "*** ***"
 
 
-def test_neither_key_nor_ring_shows_a_key() -> None:
+def test_repr_of_key_and_keyring_hides_the_key() -> None:
     shown = f"{OLD!r} {Keyring([OLD])!r} {vars(Keyring([OLD]))}"
     assert "oooo" not in shown
     assert key_text(b"o" * 32) not in shown
@@ -142,7 +144,7 @@ def test_keys_are_read_from_lines_or_between_commas(text: str, count: int) -> No
 
 @pytest.mark.fault(67)
 @pytest.mark.parametrize("text", ["", "# nothing", "kanarie", key_text(b"o" * 31), key_text(b"o" * 33), "é" * 44])
-def test_what_is_no_key_is_refused_without_repeating_it(text: str) -> None:
+def test_invalid_key_is_rejected_without_repeating_it(text: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse_keys(text, "secret.key")
     assert "secret.key" in refused.value.message

@@ -9,7 +9,7 @@ from fieldpost.core.errors import ConfigError
 
 
 @pytest.mark.req("CFG-06", "CFG-07")
-def test_terminal_rows_stay_a_year_and_purge_comes_daily_by_default() -> None:
+def test_terminal_rows_are_kept_a_year_and_purged_daily_by_default() -> None:
     options = UpkeepOptions()
     assert options.terminal_retention_days == 365
     assert timedelta(seconds=options.purge_interval_s) == timedelta(days=1)
@@ -23,13 +23,13 @@ def test_samples_are_taken_every_minute_and_stay_ninety_days_by_default() -> Non
 
 
 @pytest.mark.req("DEC-06")
-def test_a_leader_leads_fifteen_seconds_and_renews_every_five_by_default() -> None:
+def test_lease_lasts_fifteen_seconds_and_is_renewed_every_five_by_default() -> None:
     options = UpkeepOptions()
     assert (options.lease_s, options.renew_s) == (15, 5)
     assert options.lease_s + options.renew_s <= 30, "the lead moves within half a minute"
 
 
-def test_tombstones_outlive_the_terminal_retention_by_ninety_days_whatever_it_is() -> None:
+def test_tombstones_outlive_any_terminal_retention_by_ninety_days() -> None:
     assert UpkeepOptions().tombstone_retention_days == 365 + 90
     assert UpkeepOptions(terminal_retention_days=1000).tombstone_retention_days == 1090
     assert UpkeepOptions(audit_retention_days=3650).tombstone_retention_days == 3650, "and not before the audit"
@@ -45,7 +45,7 @@ def test_tombstones_outlive_the_terminal_retention_by_ninety_days_whatever_it_is
         ("sample_interval_s", 0), ("lease_s", 0), ("lease_s", 14.9), ("renew_s", 0), ("renew_s", float("inf")),
     ],
 )  # fmt: skip
-def test_a_value_out_of_range_is_refused_by_name(name: str, value: float) -> None:
+def test_value_out_of_range_is_rejected_by_name(name: str, value: float) -> None:
     with pytest.raises(ConfigError) as caught:
         UpkeepOptions(**{name: value})  # type: ignore[arg-type]
     assert (caught.value.code, caught.value.field) == ("settings.range", f"upkeep.{name}")

@@ -12,7 +12,7 @@ def test_a_slow_batch_makes_the_next_one_half_as_large() -> None:
     assert next_limit(500, BATCH_S * 1.01, 500) == 250
 
 
-def test_batches_never_become_so_small_that_the_purge_stands_still() -> None:
+def test_batches_never_shrink_below_a_minimum() -> None:
     limit = 500
     for _ in range(20):
         limit = next_limit(limit, 10.0, 500)
@@ -32,6 +32,6 @@ def test_a_batch_of_middling_length_keeps_its_size() -> None:
 
 
 @pytest.mark.parametrize("second", [0, 1, 59.999999])
-def test_every_moment_of_a_minute_belongs_to_its_begin(second: float) -> None:
+def test_time_is_rounded_down_to_the_minute(second: float) -> None:
     begin = datetime(2026, 11, 15, 9, 41, tzinfo=UTC)
     assert begin_of(begin + timedelta(seconds=second), timedelta(minutes=1)) == begin

@@ -48,11 +48,11 @@ def detail(one: CachedCall, *intents: Intent, is_stuck: bool = False) -> CallDet
 
 
 @pytest.mark.parametrize("status", CallStatus)
-def test_where_a_call_stands_is_told_for_every_status(status: CallStatus) -> None:
+def test_every_status_of_a_call_has_a_summary(status: CallStatus) -> None:
     assert summary(detail(call(status))).endswith(".")
 
 
-def test_it_is_told_what_a_person_can_do_and_what_takes_too_long() -> None:
+def test_summary_names_possible_actions_and_stuck_calls() -> None:
     assert "after 1 retry. Retry or discard it" in summary(detail(call(CallStatus.PARKED, retry_count=1)))
     assert "after its first attempt" in summary(detail(call(CallStatus.PARKED)))
     assert "It is stuck" in summary(detail(call(CallStatus.RETRYING), is_stuck=True))
@@ -69,7 +69,7 @@ def test_it_is_told_what_a_person_can_do_and_what_takes_too_long() -> None:
         (IntentState.CANCELLED, None, "Retry: cancelled", "plain"),
     ],
 )
-def test_the_story_has_what_was_asked_and_what_came_of_it_in_order(
+def test_timeline_has_requests_and_results_in_order(
     state: IntentState, outcome: IntentOutcome | None, words: str, tone: str
 ) -> None:
     intent = Intent(

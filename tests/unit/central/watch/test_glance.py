@@ -23,7 +23,7 @@ class Looking:
         return self.count
 
 
-async def test_a_quick_look_is_used_for_a_second() -> None:
+async def test_quick_read_is_cached_for_a_second() -> None:
     clock = ManualClock()
     glance = SharedRead(Looking(clock), clock)
     assert [await glance.get(), await glance.get()] == [1, 1]
@@ -31,7 +31,7 @@ async def test_a_quick_look_is_used_for_a_second() -> None:
     assert await glance.get() == 2
 
 
-async def test_what_changes_seldom_is_used_for_as_long_as_it_says() -> None:
+async def test_rarely_changing_read_is_cached_for_its_own_time() -> None:
     clock = ManualClock()
     glance = SharedRead(Looking(clock), clock, fresh_s=10)
     assert await glance.get() == 1
@@ -41,7 +41,7 @@ async def test_what_changes_seldom_is_used_for_as_long_as_it_says() -> None:
     assert await glance.get() == 2
 
 
-async def test_a_slow_look_rests_many_times_as_long_as_it_took() -> None:
+async def test_slow_read_is_cached_for_a_multiple_of_its_duration() -> None:
     clock = ManualClock()
     glance = SharedRead(Looking(clock, takes_s=2), clock)
     assert await glance.get() == 1
@@ -51,7 +51,7 @@ async def test_a_slow_look_rests_many_times_as_long_as_it_took() -> None:
     assert await glance.get() == 2
 
 
-async def test_whoever_asks_at_once_shares_one_look() -> None:
+async def test_concurrent_callers_share_one_read() -> None:
     clock = ManualClock()
     looking = Looking(clock)
     glance = SharedRead(looking, clock)
@@ -59,7 +59,7 @@ async def test_whoever_asks_at_once_shares_one_look() -> None:
     assert looking.count == 1
 
 
-async def test_a_look_that_failed_is_not_kept() -> None:
+async def test_failed_read_is_not_cached() -> None:
     clock = ManualClock()
     answers = iter([ValueError("no"), 7])
 

@@ -27,7 +27,7 @@ SECOND = timedelta(seconds=1)
         (1201, 64, 10, CheckVerdict.FAILING),
     ],
 )
-def test_a_dispatcher_lives_that_sweeps_or_waits_for_what_is_in_flight(
+def test_dispatcher_that_sweeps_or_waits_for_attempts_is_alive(
     silent_s: float, in_flight: int, interval_s: float, verdict: CheckVerdict
 ) -> None:
     assert dispatcher_check(silent_s, in_flight, interval_s).verdict is verdict
@@ -41,7 +41,7 @@ def test_a_dispatcher_lives_that_sweeps_or_waits_for_what_is_in_flight(
         (Lease(LEADER, "a", NOW + SECOND, 1), CheckVerdict.OK),
     ],
 )
-def test_nobody_leads_is_a_warning(lease: Lease | None, verdict: CheckVerdict) -> None:
+def test_missing_leader_is_a_warning(lease: Lease | None, verdict: CheckVerdict) -> None:
     centre = Centre((), {} if lease is None else {LEADER: lease}, NOW)
     assert leader_check(centre).verdict is verdict
     assert centre.leader == ("a" if verdict is CheckVerdict.OK else None)
@@ -67,7 +67,7 @@ def test_a_node_is_ready_with_warnings_but_not_with_failures() -> None:
     assert not Diagnosis((ok, warning, failing)).is_ready
 
 
-def test_a_node_that_was_not_heard_of_for_long_is_lost() -> None:
+def test_silent_node_is_lost() -> None:
     node = NodeRecord("a", "host", "1", NOW, NOW, None)
     assert state_of(node, NOW + LOST_AFTER) is NodeState.RUNNING
     assert state_of(node, NOW + LOST_AFTER + SECOND) is NodeState.LOST

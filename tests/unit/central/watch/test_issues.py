@@ -310,7 +310,7 @@ WITHOUT_ISSUES = {
 
 
 @pytest.mark.parametrize("situation", WITHOUT_ISSUES.values(), ids=WITHOUT_ISSUES)
-def test_these_situations_are_well(situation: HealthInputs) -> None:
+def test_healthy_situations_have_no_issues(situation: HealthInputs) -> None:
     assert (judge(situation), verdict([])) == ([], "well")
 
 
@@ -350,7 +350,7 @@ def test_the_summary_of_an_installation_without_issues_says_what_works_or_is_mis
     assert "no channel is set up yet" in summary(inputs(channels=[]))
 
 
-def test_sites_are_ordered_by_trouble_then_by_what_waits_there() -> None:
+def test_sites_are_ordered_by_severity_then_by_queue_length() -> None:
     sites = [
         site("a"),
         site("busy", backlog={"notification": 5}),
@@ -366,7 +366,7 @@ def test_sites_are_ordered_by_trouble_then_by_what_waits_there() -> None:
     ]
 
 
-def test_a_relay_that_reported_lately_or_has_no_open_rows_is_no_issue() -> None:
+def test_relay_that_reported_recently_or_has_no_open_rows_is_not_an_issue() -> None:
     late, now = NOW - timedelta(hours=1), NOW - timedelta(seconds=300)
     outboxes = [OutboxReport("app:a", 0, None, late), OutboxReport("app:b", 7, NOW, now)]
     assert judge(inputs(events=EventHealth(outboxes=outboxes))) == []

@@ -10,7 +10,7 @@ from fieldpost.core.kpi import Thresholds
 
 
 @pytest.mark.req("CFG-05", "CFG-08", "KPI-05", "KPI-07")
-def test_stuck_is_ten_minutes_and_the_delivered_window_one_by_default() -> None:
+def test_defaults_are_ten_minutes_for_stuck_and_one_for_the_delivered_window() -> None:
     options = WatchOptions()
     assert timedelta(seconds=options.stuck_after_s) == timedelta(minutes=10)
     assert timedelta(seconds=options.delivered_window_s) == timedelta(minutes=1)
@@ -25,7 +25,7 @@ def test_thresholds_follow_the_settings_and_overdue_is_two_sweeps() -> None:
 
 @pytest.mark.parametrize("name", ["stuck_after_s", "delivered_window_s"])
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), 1e12])
-def test_a_value_out_of_range_is_refused_by_name(name: str, value: float) -> None:
+def test_value_out_of_range_is_rejected_by_name(name: str, value: float) -> None:
     with pytest.raises(ConfigError) as caught:
         WatchOptions(**{name: value})
     assert (caught.value.code, caught.value.field) == ("settings.range", f"watch.{name}")

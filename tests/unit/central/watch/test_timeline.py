@@ -42,7 +42,7 @@ def titles(n: Notification, attempts: tuple[AttemptRecord, ...] = (), acts: tupl
     return [step.title for step in timeline(n, attempts, acts)]
 
 
-def test_before_the_first_attempt_it_has_been_sent_and_has_arrived() -> None:
+def test_timeline_before_the_first_attempt_has_sending_and_arrival() -> None:
     sent, arrived, due = timeline(PENDING, (), ())
     assert (sent.title, sent.at, sent.facts) == (
         "Sent at plant-7",
@@ -53,7 +53,7 @@ def test_before_the_first_attempt_it_has_been_sent_and_has_arrived() -> None:
     assert (due.title, due.tone, due.at) == ("Next attempt is due now", Tone.NEXT, None)
 
 
-def test_attempts_and_what_operators_did_stand_in_the_order_of_time() -> None:
+def test_attempts_and_operator_actions_are_in_order_of_time() -> None:
     delivered = replace(PENDING, status=Status.DELIVERED, due_at=None, cycle=2, delivered_at=T0 + timedelta(minutes=9))
     attempts = (attempt(1, "transient_failure"), attempt(2, "permanent_failure"), attempt(9, "delivered"))
     assert titles(delivered, attempts, (act(8, AuditStatus.SUBMITTED),))[2:] == [
@@ -77,7 +77,7 @@ def test_attempts_and_what_operators_did_stand_in_the_order_of_time() -> None:
         ),
     ],
 )
-def test_the_last_step_says_what_is_to_come_or_how_it_ended(n: Notification, last: str) -> None:
+def test_last_step_is_the_next_attempt_or_the_end(n: Notification, last: str) -> None:
     acts = (act(3, AuditStatus.DISCARDED),) if n.status is Status.DISCARDED else ()
     assert titles(n, (), acts)[-1] == last
 
@@ -96,21 +96,21 @@ def test_the_next_attempt_has_the_time_of_the_probe_not_the_past_due_time_of_the
         *("crashed", None),
     ],
 )
-def test_every_outcome_that_the_table_allows_has_words(outcome: str | None) -> None:
+def test_every_outcome_in_the_table_has_a_title(outcome: str | None) -> None:
     assert timeline(PENDING, (attempt(1, outcome),), ())[2].title.startswith("Attempt 1: ")
 
 
-def test_a_reply_that_the_error_quotes_is_told_once() -> None:
+def test_reply_quoted_in_the_error_is_shown_once() -> None:
     told = timeline(PENDING, (attempt(1, "transient_failure", error="at rcpt: 451 busy", reply="451 busy"),), ())[2]
     assert (told.error, told.reply) == ("at rcpt: 451 busy", None)
 
 
-def test_a_time_that_the_site_could_not_tell_is_quoted() -> None:
+def test_invalid_site_time_is_quoted() -> None:
     n = replace(PENDING, site_enqueued_at=None, site_enqueued_text="yesterday")
     assert timeline(n, (), ())[0].note == "the site reported the time 'yesterday'"
 
 
-def test_each_retry_by_a_person_begins_a_cycle_and_says_why() -> None:
+def test_each_manual_retry_starts_a_cycle_with_its_reason() -> None:
     action_id = "0198c8a0-0000-7000-8000-0000000000aa"
     again = replace(act(3, AuditStatus.SUBMITTED), request_summary="the relay is back", bulk_action_id=action_id)
     steps = timeline(replace(PENDING, cycle=2), (attempt(1, "permanent_failure"), attempt(4, None)), (again,))
@@ -150,7 +150,7 @@ HALF = (Target("a@x.example", TargetStatus.DELIVERED), Target("b@x.example", Tar
         ),
     ],
 )
-def test_the_stops_say_where_on_its_way_it_stands(
+def test_stops_show_the_position_of_the_notification(
     n: Notification, tries: tuple[AttemptRecord, ...], states: str
 ) -> None:
     found = stops(n, tries, "mail")
@@ -158,7 +158,7 @@ def test_the_stops_say_where_on_its_way_it_stands(
     assert " ".join(stop.state.value for stop in found) == states
 
 
-def test_the_stops_tell_an_application_from_a_site_and_how_many_were_reached() -> None:
+def test_stops_name_application_or_site_and_count_reached_targets() -> None:
     n = replace(PARKED, provenance=Provenance("app:billing"), targets=HALF)
     found = stops(n, (attempt(1, "permanent_failure", phase="rcpt", finished_at=T0),), "mail")
     assert (found[0].place, found[1].place, found[1].name) == ("application", "API", "billing")

@@ -28,7 +28,7 @@ def test_expired_lease_is_granted_above_all_known_epochs(node: int, known: int, 
     assert (found.epoch, found.node) == (expected, node)
 
 
-def test_lease_that_was_given_back_is_granted_at_once() -> None:
+def test_released_lease_is_granted_at_once() -> None:
     found = grant(give_back(HELD, 0, 4), 1, known=4, now=NOW)
     assert found is not None
     assert found.epoch == 5
@@ -46,7 +46,7 @@ def test_renewal_extends_only_the_highest_epoch() -> None:
     assert renew(HELD, 0, 2, NOW) is None
 
 
-def test_late_renewal_does_not_revive_a_lease_that_was_given_back() -> None:
+def test_late_renewal_does_not_revive_a_released_lease() -> None:
     assert renew(give_back(HELD, 0, 4), 0, 4, NOW) is None
 
 
@@ -64,7 +64,7 @@ def test_epoch_of_the_other_parity_is_refused() -> None:
     assert renew(HELD, 1, 6, NOW) is None
 
 
-def test_only_the_holder_gives_back() -> None:
+def test_only_the_holder_can_release_a_lease() -> None:
     assert give_back(HELD, 1, 4) is None
     assert give_back(HELD, 0, 2) is None
 

@@ -83,21 +83,21 @@ def test_answered_heartbeat_allows_execution_for_five_seconds_from_sending_it() 
     assert grounds(node, 8.0) is None
 
 
-def test_message_without_an_answer_to_ours_is_no_ground() -> None:
+def test_message_without_an_answer_to_ours_does_not_permit_execution() -> None:
     node = hear(leader(), replace(answer_of_standby(0.0, 0.0, age_s=0.0), echo=None), now=7.0)
     assert grounds(node, 7.1) is None
 
 
-def test_answer_to_an_earlier_run_of_the_node_is_no_ground() -> None:
+def test_answer_to_an_earlier_run_of_the_node_does_not_permit_execution() -> None:
     node = hear(leader(), answer_of_standby(0.0, echo=1e5, run=69, age_s=0.0), now=1.0)
     assert grounds(node, 1.0) is None
 
 
-def test_node_that_starts_has_no_grounds() -> None:
+def test_node_that_starts_may_not_execute() -> None:
     assert grounds(leader(now=5.0), 5.0) is None
 
 
-def test_answer_to_a_heartbeat_before_leading_is_no_ground() -> None:
+def test_answer_to_a_heartbeat_before_leading_does_not_permit_execution() -> None:
     node = hear(standby(), beat(1.0, echo=5.9, age_s=0.0), now=6.0)
     node = hear_central(replace(node, leader_at=0.0), granted(-4.0, 3), now=6.0)
     assert node.is_leading

@@ -16,7 +16,7 @@ from fieldpost.core.sms.phone_number import NumberFormat, check_number, formatte
         ("+123456789012345", "+123456789012345"),
     ],
 )
-def test_a_number_is_kept_in_one_form(given: str, kept: str) -> None:
+def test_number_is_stored_in_canonical_form(given: str, kept: str) -> None:
     assert check_number(given) == kept
     assert check_number(kept) == kept
 

@@ -81,14 +81,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("given_address", "kept"), TAKEN)
-def test_a_good_address_is_kept_in_its_one_form(given_address: str, kept: str) -> None:
+def test_valid_address_is_stored_in_canonical_form(given_address: str, kept: str) -> None:
     assert check_address(given_address) == kept
     assert check_address(kept) == kept
 
 
 @pytest.mark.bad_input(20, 21, 25)
 @pytest.mark.parametrize(("address", "rule"), REFUSED)
-def test_a_bad_address_is_refused_with_the_rule_it_breaks(address: str, rule: str) -> None:
+def test_invalid_address_is_rejected_with_the_broken_rule(address: str, rule: str) -> None:
     with pytest.raises(InvalidInput, match=rule) as caught:
         EmailAdapter().check_target(address)
     assert caught.value.field == "address"
@@ -102,7 +102,7 @@ def test_only_a_local_part_beyond_ascii_needs_smtputf8() -> None:
 
 
 @given(st.text(max_size=80) | st.from_regex(r"[\w.\"<>()\[\]\\, -]{0,20}@[\w.\[\]-]{0,20}", fullmatch=True))
-def test_what_is_taken_is_safe_in_a_command_and_stays_what_it_is(text: str) -> None:
+def test_accepted_address_is_safe_in_a_command_and_canonical(text: str) -> None:
     try:
         address = check_address(text)
     except InvalidInput:

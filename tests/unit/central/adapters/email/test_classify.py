@@ -105,13 +105,13 @@ def test_reply_to_verdict(phase: str, code: int, text: str, verdict: ReplyVerdic
 
 @pytest.mark.parametrize("phase", ["mail", "rcpt", "data", "dot"])
 @pytest.mark.parametrize("text", ["", "4.3.2 going down", "4.7.0 rate limited", "5.7.1 odd", "bye"])
-def test_no_421_from_mail_on_is_ever_permanent(phase: str, text: str) -> None:
+def test_421_from_mail_on_is_never_permanent(phase: str, text: str) -> None:
     assert classify(SmtpPhase(phase), SmtpReply(421, text)) is TRANSIENT
     assert is_over(SmtpPhase(phase), SmtpReply(421, text))
 
 
 @pytest.mark.parametrize("phase", [phase for phase in SmtpPhase if phase not in (SmtpPhase.DOT, SmtpPhase.QUIT)])
-def test_before_the_dot_no_reply_is_ever_uncertain(phase: SmtpPhase) -> None:
+def test_reply_before_the_dot_is_never_uncertain(phase: SmtpPhase) -> None:
     codes = [0, *range(100, 700)]
     assert UNCERTAIN not in {classify(phase, SmtpReply(code, "")) for code in codes}
 
@@ -128,7 +128,7 @@ def test_only_a_2xx_after_the_dot_is_delivered() -> None:
         *(("data", 354, False), ("dot", 354, True), ("dot", 999, True)),
     ],
 )
-def test_after_421_silence_or_nonsense_nothing_more_is_said(phase: str, code: int, expected: bool) -> None:
+def test_session_ends_after_421_silence_or_nonsense(phase: str, code: int, expected: bool) -> None:
     assert is_over(SmtpPhase(phase), SmtpReply(code, "")) is expected
 
 
@@ -143,9 +143,9 @@ def test_after_421_silence_or_nonsense_nothing_more_is_said(phase: str, code: in
         (SmtpReply(550, "bytes \udcff\udcfe"), "550 bytes ??"),
     ],
 )
-def test_a_reply_is_kept_as_one_line_that_may_be_stored_and_shown(reply: SmtpReply, line: str) -> None:
+def test_reply_is_stored_as_one_safe_line(reply: SmtpReply, line: str) -> None:
     assert reply.line == line
 
 
-def test_a_long_reply_is_cut() -> None:
+def test_long_reply_is_truncated() -> None:
     assert len(SmtpReply(550, "ä" * 20_000).line.encode()) <= REPLY_BYTES_MAX

@@ -7,7 +7,7 @@ from fieldpost.core.errors import ConfigError
 
 
 @pytest.mark.parametrize("domain", ["localhost", "a b.example", "ops@plant.example", "plant.example.", "[127.0.0.1]"])
-def test_a_domain_that_is_not_one_is_refused_naming_the_setting(domain: str) -> None:
+def test_invalid_domain_is_rejected_naming_the_setting(domain: str) -> None:
     with pytest.raises(ConfigError, match=r"^email\.message_id_domain ") as caught:
         EmailOptions(message_id_domain=domain)
     assert caught.value.field == "email.message_id_domain"
@@ -23,5 +23,5 @@ def test_a_domain_that_is_not_one_is_refused_naming_the_setting(domain: str) -> 
         ("", "not a host name", "010203.fieldpost.internal"),
     ],
 )
-def test_the_first_domain_is_the_setting_else_the_host_else_made_up(setting: str, host: str, chosen: str) -> None:
+def test_first_domain_is_the_setting_else_the_host_else_generated(setting: str, host: str, chosen: str) -> None:
     assert EmailOptions(message_id_domain=setting).first_domain(host, bytes([1, 2, 3])) == chosen

@@ -15,7 +15,7 @@ def check(**changes: Any) -> dict[str, object]:
     return EmailAdapter().check_settings(LEAST | changes)
 
 
-def test_what_is_not_given_gets_its_default() -> None:
+def test_missing_settings_get_their_defaults() -> None:
     assert check() == {
         "host": "mail.example",
         "port": 587,
@@ -96,7 +96,7 @@ REFUSED = [
 
 @pytest.mark.bad_input(26)
 @pytest.mark.parametrize(("field", "value", "rule"), REFUSED)
-def test_a_bad_setting_is_refused_naming_field_and_rule(field: str, value: object, rule: str) -> None:
+def test_invalid_setting_is_rejected_naming_field_and_rule(field: str, value: object, rule: str) -> None:
     with pytest.raises(InvalidInput, match=rule) as caught:
         check(**{field: value})
     assert caught.value.field == field
@@ -105,21 +105,21 @@ def test_a_bad_setting_is_refused_naming_field_and_rule(field: str, value: objec
 
 @pytest.mark.bad_input(27)
 @pytest.mark.parametrize("tls", ["start_tls", "STARTTLS", "ssl", "None", " none", "", None, False, 0, ["none"]])
-def test_a_tls_mode_that_is_none_of_the_three_is_refused(tls: object) -> None:
+def test_unknown_tls_mode_is_rejected(tls: object) -> None:
     with pytest.raises(InvalidInput) as caught:
         check(tls=tls)
     assert caught.value.field == "tls"
 
 
 @pytest.mark.parametrize("missing", sorted(LEAST))
-def test_what_has_no_default_must_be_given(missing: str) -> None:
+def test_setting_without_a_default_is_required(missing: str) -> None:
     settings = {name: value for name, value in LEAST.items() if name != missing}
     with pytest.raises(InvalidInput, match="is required") as caught:
         EmailAdapter().check_settings(settings)
     assert caught.value.field == missing
 
 
-def test_a_setting_that_does_not_exist_is_refused() -> None:
+def test_unknown_setting_is_rejected() -> None:
     with pytest.raises(InvalidInput, match="unknown setting") as caught:
         check(max_retry=3)
     assert caught.value.field == "max_retry"

@@ -35,7 +35,7 @@ def test_the_priority_follows_the_severity(severity: Severity | None, is_cleared
 
 @pytest.mark.req("CHN-05")
 @pytest.mark.parametrize("filler", ["x", "ä", "😀", '"', "\n", "\x01"])
-def test_a_long_body_is_cut_to_both_limits(filler: str) -> None:
+def test_long_body_is_truncated_to_both_limits(filler: str) -> None:
     fitted = ntfy_json(envelope(WORLD, subject="s" * 900, body="x" + filler * 20_000 + "x"))
     members = "{" + fitted.message + "}"
     message = json.loads(members)

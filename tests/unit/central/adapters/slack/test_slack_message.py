@@ -52,7 +52,7 @@ def test_nothing_in_subject_and_body_is_markup() -> None:
 
 @pytest.mark.req("CHN-05")
 @pytest.mark.parametrize("filler", ["x", "&", "<", "ä\n", "😀", "x" * 2999 + "&"])
-def test_a_long_body_is_divided_and_cut(filler: str) -> None:
+def test_long_body_is_split_and_truncated(filler: str) -> None:
     body = filler * (256 * 1024 // len(filler.encode()))
     sent = envelope(WORLD, body=body)
     message = made(sent)
@@ -75,7 +75,7 @@ def test_a_long_subject_stays_whole_in_sections() -> None:
 
 @pytest.mark.req("CHN-06")
 @pytest.mark.parametrize("body", [HOSTILE, "````\nescaped\n````", "@all @channel **x**"])
-def test_style_text_is_one_code_block_that_nothing_in_it_ends(body: str) -> None:
+def test_style_text_is_one_code_block_that_its_content_cannot_end(body: str) -> None:
     sent = envelope(WORLD, body=body, link="https://fieldpost.example/n/1")
     text = json.loads(chat_text(sent).message)["text"]
     fence, *lines = text.splitlines()
@@ -86,6 +86,6 @@ def test_style_text_is_one_code_block_that_nothing_in_it_ends(body: str) -> None
 
 
 @pytest.mark.req("CHN-05")
-def test_style_text_is_cut_to_4000_characters() -> None:
+def test_style_text_is_truncated_to_4000_characters() -> None:
     fitted = chat_text(envelope(WORLD, body="x" * 100_000))
     assert 3990 <= len(json.loads(fitted.message)["text"]) <= 4000

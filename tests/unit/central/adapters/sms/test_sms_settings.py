@@ -97,7 +97,7 @@ def test_placeholders_are_encoded_for_their_place() -> None:
     [("x", SmsEncoding.GSM7), ("ä€", SmsEncoding.GSM7), ("я", SmsEncoding.UCS2), ("😀", SmsEncoding.UCS2)],
 )
 @pytest.mark.parametrize("segments_max", [1, 3, 10])
-def test_a_long_text_is_cut_to_its_segments_and_ends_in_three_dots(
+def test_long_text_is_truncated_to_its_segments_and_ends_in_three_dots(
     body: str, encoding: SmsEncoding, segments_max: int
 ) -> None:
     sent = envelope(WORLD, subject="Hot", body=body * 2000)
@@ -109,7 +109,7 @@ def test_a_long_text_is_cut_to_its_segments_and_ends_in_three_dots(
     assert fitted.truncated_to is not None
 
 
-def test_a_link_stands_for_the_id() -> None:
+def test_link_replaces_the_id() -> None:
     sent = envelope(WORLD, subject="Hot", body="93 degrees\n", link="https://f.example/n/1")
     assert sms_text(sent, 3).message == "Hot\n93 degrees\nhttps://f.example/n/1"
 

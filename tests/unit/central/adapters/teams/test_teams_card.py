@@ -60,7 +60,7 @@ def test_the_color_of_the_subject_follows_the_state(is_cleared: bool, color: str
 
 @pytest.mark.req("CHN-05")
 @pytest.mark.parametrize("filler", ["x", "ä", "😀", '"', "\x01", "{{DATE("])
-def test_a_long_body_is_cut_to_18000_bytes_of_json(filler: str) -> None:
+def test_long_body_is_truncated_to_18000_bytes_of_json(filler: str) -> None:
     sent = envelope(WORLD, body=filler * (200_000 // len(filler)))
     fitted = teams_card(sent)
     assert CARD_BYTES_MAX - 60 <= len(fitted.message) <= CARD_BYTES_MAX

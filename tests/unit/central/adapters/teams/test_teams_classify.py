@@ -45,5 +45,5 @@ def test_an_answer_has_one_meaning(status: int, said: object, verdict: Verdict, 
 
 
 @pytest.mark.req("CHN-02")
-def test_the_pause_is_as_long_as_teams_asks() -> None:
+def test_pause_lasts_as_long_as_teams_requests() -> None:
     assert classify(answer(429), timedelta(seconds=9)).wait == timedelta(seconds=9)

@@ -53,7 +53,7 @@ def test_an_answer_has_one_meaning(status: int, said: object, verdict: Verdict, 
         ({}, None, 60),
     ],
 )
-def test_too_many_requests_pause_the_chat_for_the_time_that_telegram_names(
+def test_too_many_requests_pause_the_chat_for_the_time_that_telegram_requests(
     parameters: dict[str, object], header_s: int | None, wait_s: int
 ) -> None:
     said = error(429, "Too Many Requests: retry after 35", **parameters)

@@ -38,7 +38,7 @@ def test_a_message_has_subject_body_origin_and_link() -> None:
 
 @pytest.mark.req("CHN-05")
 @pytest.mark.parametrize("filler", ["x", "ä", "😀", "<b>&", "e\u0301"])
-def test_a_long_body_is_cut_to_the_limit_in_utf_16_units(filler: str) -> None:
+def test_long_body_is_truncated_to_the_limit_in_utf_16_units(filler: str) -> None:
     sent = envelope(WORLD, subject="😀 hot", body=filler * 50_000, link="https://fieldpost.example/n/1")
     fitted = telegram_text(sent)
     text, entities = fitted.message
