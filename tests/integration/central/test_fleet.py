@@ -38,7 +38,7 @@ class Counting:
         return counted
 
 
-async def test_tokens_of_a_fleet_are_looked_up_in_sets_and_each_judged_for_itself(centre: Centre) -> None:
+async def test_tokens_are_looked_up_in_batches_and_judged_separately(centre: Centre) -> None:
     acts = SiteActions(centre.store, centre.clock)
     added = [await acts.add(ADMIN, f"site-{number}") for number in range(COUNT)]
     await acts.revoke(ADMIN, "site-3")
@@ -52,7 +52,7 @@ async def test_tokens_of_a_fleet_are_looked_up_in_sets_and_each_judged_for_itsel
     assert store.count <= 3
 
 
-async def test_a_token_that_is_revoked_is_refused_by_the_next_look(centre: Centre) -> None:
+async def test_revoked_token_is_rejected_by_the_next_lookup(centre: Centre) -> None:
     acts, accounts = SiteActions(centre.store, centre.clock), Accounts(centre.store, centre.clock)
     token = (await acts.add(ADMIN, "plant-7")).token
     assert await accounts.by_site_token(token) == SiteNode("plant-7")
@@ -60,7 +60,7 @@ async def test_a_token_that_is_revoked_is_refused_by_the_next_look(centre: Centr
     assert await accounts.by_site_token(token) is None
 
 
-async def test_all_that_spoke_together_are_noted_together(centre: Centre, clock: ManualClock) -> None:
+async def test_times_of_last_contact_are_written_in_batches(centre: Centre, clock: ManualClock) -> None:
     acts = SiteActions(centre.store, clock)
     for number in range(COUNT):
         await acts.add(ADMIN, f"site-{number}")
@@ -73,7 +73,7 @@ async def test_all_that_spoke_together_are_noted_together(centre: Centre, clock:
     assert store.count <= 2
 
 
-async def test_health_reports_that_come_together_are_each_kept_and_of_one_site_the_last(
+async def test_concurrent_health_reports_are_all_stored_and_the_last_one_per_site_wins(
     centre: Centre, clock: ManualClock
 ) -> None:
     def report(parked: int) -> Health:
@@ -88,7 +88,7 @@ async def test_health_reports_that_come_together_are_each_kept_and_of_one_site_t
     }
 
 
-async def test_reconciliation_answers_that_come_together_move_each_mirror_by_its_own(
+async def test_concurrent_reconciliation_answers_move_each_mirror_separately(
     centre: Centre, clock: ManualClock
 ) -> None:
     def answer(number: int, **more: Any) -> ReconcileAnswer:

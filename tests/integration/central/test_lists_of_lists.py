@@ -68,7 +68,7 @@ async def test_each_list_gets_a_part_with_a_derived_id(alarm: Centre) -> None:
 
 
 @pytest.mark.req("CHN-12", "DEC-11")
-async def test_with_one_channel_away_the_other_parts_arrive_and_status_names_the_missing_one(alarm: Centre) -> None:
+async def test_unavailable_channel_delays_only_its_part_and_status_names_it(alarm: Centre) -> None:
     away = Held("connection refused", phase="connect", evidence=Evidence.FAILS)
     alarm.adapter.answer("mail", away)
     whole = await alarm.send("alarm")
@@ -88,7 +88,7 @@ async def test_with_one_channel_away_the_other_parts_arrive_and_status_names_the
 
 
 @pytest.mark.req("CHN-12", "DEC-11")
-async def test_retry_of_a_whole_goes_to_its_parked_part_alone(alarm: Centre) -> None:
+async def test_retry_of_a_whole_goes_to_its_parked_part_only(alarm: Centre) -> None:
     alarm.adapter.answer("mail", PermanentFailure("550 unknown"))
     whole = await alarm.send("alarm")
     await alarm.deliver()

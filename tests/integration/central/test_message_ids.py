@@ -17,7 +17,7 @@ from support.running_central import MAIN, RunningCentral, call
 SET = "FIELDPOST_EMAIL__MESSAGE_ID_DOMAIN"
 
 
-async def test_the_first_start_chooses_and_later_starts_keep(mailing: Centre) -> None:
+async def test_first_start_chooses_the_domain_and_later_starts_keep_it(mailing: Centre) -> None:
     chosen = await keep_message_id_domain(mailing.store, EmailOptions())
     assert "." in chosen
     assert await keep_message_id_domain(mailing.store, EmailOptions()) == chosen

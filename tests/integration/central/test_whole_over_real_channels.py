@@ -92,7 +92,7 @@ async def alarm(centre: Centre) -> AsyncIterator[Alarm]:
 
 
 @pytest.mark.req("CHN-11", "CHN-12", "EVT-04", "ADP-04")
-async def test_with_the_mail_server_away_phones_and_room_are_reached_at_once_and_retry_goes_to_the_mail_alone(
+async def test_unreachable_mail_server_delays_only_the_mail_part_and_retry_goes_to_it_only(
     alarm: Alarm, clock: ManualClock
 ) -> None:
     await alarm.mail.stop()

@@ -45,7 +45,7 @@ async def open_breaker(centre: Centre, dispatcher: Dispatcher, count: int = 10) 
 
 
 @pytest.mark.req("DEC-10", "AUD-01", "AUD-03")
-async def test_a_held_attempt_is_recorded_and_counts_against_the_channel_alone(
+async def test_held_attempt_is_recorded_and_counts_against_the_channel_only(
     mailing: Centre, clock: ManualClock
 ) -> None:
     mailing.adapter.answer("ops", DOWN)
@@ -70,7 +70,7 @@ async def test_a_held_attempt_is_recorded_and_counts_against_the_channel_alone(
 
 
 @pytest.mark.req("DEC-10")
-async def test_a_hold_leaves_a_retrying_row_as_it_was(mailing: Centre, clock: ManualClock) -> None:
+async def test_hold_does_not_change_a_retrying_row(mailing: Centre, clock: ManualClock) -> None:
     mailing.adapter.answer("ops", TransientFailure("451"), DOWN)
     sent = await mailing.send()
     async with node(mailing) as dispatcher:
@@ -89,9 +89,7 @@ async def test_a_hold_leaves_a_retrying_row_as_it_was(mailing: Centre, clock: Ma
 
 
 @pytest.mark.fault(36)
-async def test_a_hold_after_some_targets_were_reached_is_kept_for_the_others_alone(
-    mailing: Centre, clock: ManualClock
-) -> None:
+async def test_hold_after_some_targets_were_reached_is_for_the_others_only(mailing: Centre, clock: ManualClock) -> None:
     await mailing.add_list("crew", "a@plant.example", "b@plant.example", "c@plant.example")
     results = (Target("a@plant.example", REACHED), Target("b@plant.example", FAILED, "550 no"))
     mailing.adapter.answer("crew", Held("530 log in", targets=results))
@@ -139,9 +137,7 @@ async def test_another_channel_is_not_held(mailing: Centre) -> None:
 
 
 @pytest.mark.req("DEC-22")
-async def test_when_the_block_is_over_all_nodes_make_one_probe_between_them(
-    mailing: Centre, clock: ManualClock
-) -> None:
+async def test_all_nodes_together_make_one_probe_after_the_break(mailing: Centre, clock: ManualClock) -> None:
     async with (
         node(mailing, "one", slots=2, slots_per_key=1) as one,
         node(mailing, "other", slots=2, slots_per_key=1) as other,
@@ -168,7 +164,9 @@ async def test_when_the_block_is_over_all_nodes_make_one_probe_between_them(
 
 
 @pytest.mark.req("DEC-22", "DEC-10")
-async def test_a_good_probe_closes_it_and_the_held_come_free_gradually(mailing: Centre, clock: ManualClock) -> None:
+async def test_successful_probe_closes_the_breaker_and_releases_held_rows_gradually(
+    mailing: Centre, clock: ManualClock
+) -> None:
     async with node(mailing, slots=2, slots_per_key=1, release_batch=4) as dispatcher:
         sent = await open_breaker(mailing, dispatcher, 13)
         mailing.adapter.always["ops"] = Delivered()
@@ -187,7 +185,7 @@ async def test_a_good_probe_closes_it_and_the_held_come_free_gradually(mailing: 
 
 
 @pytest.mark.req("DEC-22")
-async def test_an_operators_reset_lets_the_held_go_at_once(mailing: Centre, clock: ManualClock) -> None:
+async def test_reset_by_an_operator_releases_held_rows_at_once(mailing: Centre, clock: ManualClock) -> None:
     async with node(mailing, slots=2, slots_per_key=1) as dispatcher:
         sent = await open_breaker(mailing, dispatcher)
         mailing.adapter.always["ops"] = Delivered()
@@ -200,7 +198,7 @@ async def test_an_operators_reset_lets_the_held_go_at_once(mailing: Centre, cloc
 
 
 @pytest.mark.req("DEC-22")
-async def test_the_probe_of_a_node_that_died_lapses_and_another_probes(mailing: Centre, clock: ManualClock) -> None:
+async def test_probe_of_a_dead_node_lapses_and_another_node_probes(mailing: Centre, clock: ManualClock) -> None:
     async with node(mailing, "one", slots=2, slots_per_key=1) as one:
         await open_breaker(mailing, one)
         mailing.adapter.always["ops"] = Delivered()
@@ -219,7 +217,7 @@ async def test_the_probe_of_a_node_that_died_lapses_and_another_probes(mailing: 
 
 
 @pytest.mark.req("DEC-22")
-async def test_a_probe_that_was_not_sent_leaves_it_to_the_next(mailing: Centre, clock: ManualClock) -> None:
+async def test_unsent_probe_leaves_the_probe_to_the_next_row(mailing: Centre, clock: ManualClock) -> None:
     async with node(mailing, slots=2, slots_per_key=1, grace_s=0.01) as dispatcher:
         await open_breaker(mailing, dispatcher)
         mailing.adapter.always["ops"] = Hanging()
@@ -235,7 +233,7 @@ async def test_a_probe_that_was_not_sent_leaves_it_to_the_next(mailing: Centre, 
 
 
 @pytest.mark.req("DEC-10")
-async def test_a_row_held_past_its_maximum_age_parks_and_says_why(mailing: Centre, clock: ManualClock) -> None:
+async def test_row_held_past_its_maximum_age_parks_with_the_reason(mailing: Centre, clock: ManualClock) -> None:
     async with node(mailing, slots=2, slots_per_key=1, hold_max_s=3600.0) as dispatcher:
         sent = await open_breaker(mailing, dispatcher)
         clock.advance(3590)
@@ -276,7 +274,7 @@ async def test_the_age_of_a_hold_counts_from_the_start_of_the_cycle(mailing: Cen
     ],
     ids=["refused", "not now", "no answer"],
 )
-async def test_a_probe_that_is_answered_closes_the_breaker_whatever_the_answer(
+async def test_answered_probe_closes_the_breaker_after_any_answer(
     mailing: Centre, clock: ManualClock, outcome: Any, state: BreakerState
 ) -> None:
     async with node(mailing, slots=2, slots_per_key=1) as dispatcher:
@@ -289,7 +287,7 @@ async def test_a_probe_that_is_answered_closes_the_breaker_whatever_the_answer(
 
 
 @pytest.mark.req("DEC-22")
-async def test_failures_far_apart_do_not_open_it(mailing: Centre, clock: ManualClock) -> None:
+async def test_failures_far_apart_do_not_open_the_breaker(mailing: Centre, clock: ManualClock) -> None:
     mailing.adapter.always["ops"] = DOWN
     await mailing.send()
     async with node(mailing, breaker_lapse_s=100.0) as dispatcher:

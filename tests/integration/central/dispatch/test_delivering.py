@@ -55,7 +55,7 @@ async def test_a_delivery_is_written_to_row_targets_attempt_and_audit(mailing: C
 
 
 @pytest.mark.req("DEC-01")
-async def test_an_adapter_is_handed_the_same_id_and_date_at_every_attempt(mailing: Centre, clock: ManualClock) -> None:
+async def test_adapter_gets_the_same_id_and_date_at_every_attempt(mailing: Centre, clock: ManualClock) -> None:
     created = clock.now()
     mailing.adapter.answer("ops", TransientFailure("451"), Uncertain("no answer"))
     sent = await mailing.send()
@@ -71,7 +71,7 @@ async def test_an_adapter_is_handed_the_same_id_and_date_at_every_attempt(mailin
 
 
 @pytest.mark.req("LIF-03", "LIF-08", "LIF-09", "AUD-03", "RTY-01", "RTY-02", "DEC-19", "DSP-04")
-async def test_a_transient_failure_is_tried_again_after_the_channels_delay_and_not_before(
+async def test_transient_failure_is_retried_after_the_delay_of_the_channel_and_not_before(
     mailing: Centre, clock: ManualClock
 ) -> None:
     mailing.adapter.answer("ops", TransientFailure("451 busy", phase="rcpt"), TransientFailure("452 full"))
@@ -101,7 +101,7 @@ async def test_a_transient_failure_is_tried_again_after_the_channels_delay_and_n
 
 
 @pytest.mark.req("LIF-05", "LIF-08", "AUD-02", "RES-09")
-async def test_when_the_attempts_are_used_up_it_parks(mailing: Centre, clock: ManualClock) -> None:
+async def test_notification_parks_when_its_attempts_are_used_up(mailing: Centre, clock: ManualClock) -> None:
     mailing.adapter.always["ops"] = TransientFailure("451 busy")
     sent = await mailing.send()
     for _ in range(5):
@@ -118,7 +118,7 @@ async def test_when_the_attempts_are_used_up_it_parks(mailing: Centre, clock: Ma
 
 
 @pytest.mark.req("LIF-05", "DEC-11")
-async def test_when_the_attempts_are_used_up_row_audit_and_group_name_all_replies(
+async def test_row_audit_and_group_of_a_parked_notification_name_all_replies(
     mailing: Centre, clock: ManualClock
 ) -> None:
     names = [f"user{number:02}@example.org" for number in range(16)]
@@ -143,7 +143,7 @@ async def test_when_the_attempts_are_used_up_row_audit_and_group_name_all_replie
 
 
 @pytest.mark.req("LIF-08", "RES-09", "DEC-73")
-async def test_attempts_that_reach_a_further_target_use_up_no_retry(mailing: Centre, clock: ManualClock) -> None:
+async def test_attempts_that_reach_another_target_use_up_no_retry(mailing: Centre, clock: ManualClock) -> None:
     names = [f"{letter}@example.org" for letter in "abcdefgh"]
     await mailing.add_list("crew", *names)
     sent = await mailing.send("crew")
@@ -176,9 +176,7 @@ async def test_a_permanent_failure_parks_at_once(mailing: Centre) -> None:
 
 
 @pytest.mark.req("DEC-10")
-async def test_an_uncertain_outcome_is_tried_again_unless_the_list_says_park(
-    mailing: Centre, clock: ManualClock
-) -> None:
+async def test_uncertain_outcome_is_retried_unless_the_list_parks_it(mailing: Centre, clock: ManualClock) -> None:
     await mailing.add_list("careful", park_uncertain=True)
     for name in ("ops", "careful"):
         mailing.adapter.answer(name, Uncertain("no answer after the dot", phase="dot"))
@@ -192,9 +190,7 @@ async def test_an_uncertain_outcome_is_tried_again_unless_the_list_says_park(
     assert [a.outcome for a in await mailing.attempts(parked)] == ["uncertain"]
 
 
-async def test_a_wish_to_be_left_alone_longer_is_honoured_and_a_shorter_one_not(
-    mailing: Centre, clock: ManualClock
-) -> None:
+async def test_retry_after_is_honoured_only_if_longer_than_the_delay(mailing: Centre, clock: ManualClock) -> None:
     mailing.adapter.answer("ops", TransientFailure("later", retry_after=timedelta(hours=2)))
     mailing.adapter.answer("ops", TransientFailure("soon", retry_after=timedelta(seconds=1)))
     sent = await mailing.send()
@@ -206,7 +202,7 @@ async def test_a_wish_to_be_left_alone_longer_is_honoured_and_a_shorter_one_not(
 
 
 @pytest.mark.req("DEC-11", "TBL-10", "LIF-10")
-async def test_a_retry_goes_only_to_targets_still_due_and_the_failed_are_named_at_the_end(
+async def test_retry_goes_only_to_due_targets_and_failed_ones_are_named_at_the_end(
     mailing: Centre, clock: ManualClock
 ) -> None:
     await mailing.add_list("three", "a@example.org", "b@example.org", "c@example.org")
@@ -231,7 +227,7 @@ async def test_a_retry_goes_only_to_targets_still_due_and_the_failed_are_named_a
 
 
 @pytest.mark.req("CMD-08", "DEC-11", "DEC-15")
-async def test_an_operators_retry_is_a_new_cycle_to_the_failed_targets_alone(
+async def test_retry_by_an_operator_starts_a_cycle_for_the_failed_targets_only(
     mailing: Centre, clock: ManualClock
 ) -> None:
     await mailing.add_list("two", "a@example.org", "b@example.org")
@@ -254,7 +250,7 @@ async def test_an_operators_retry_is_a_new_cycle_to_the_failed_targets_alone(
 
 
 @pytest.mark.req("DSP-15", "RES-12")
-async def test_a_type_without_an_adapter_parks_and_says_so(mailing: Centre, clock: ManualClock) -> None:
+async def test_type_without_an_adapter_parks_with_the_reason(mailing: Centre, clock: ManualClock) -> None:
     await mailing.add_channel("chat", type="teams")
     await mailing.add_list("chat", type="teams")
     sent = await mailing.send("chat")
@@ -291,7 +287,7 @@ async def test_a_list_emptied_before_the_first_attempt_parks_naming_it(mailing: 
 
 @pytest.mark.bad_input(24)
 @pytest.mark.req("DEC-11")
-async def test_a_list_emptied_after_the_first_attempt_keeps_the_targets_it_had(
+async def test_list_emptied_after_the_first_attempt_keeps_its_former_targets(
     mailing: Centre, clock: ManualClock
 ) -> None:
     mailing.adapter.answer("ops", TransientFailure("451"))
@@ -345,7 +341,9 @@ BUGS: dict[str, tuple[Answer, str]] = {
 @pytest.mark.req("DSP-07", "ADP-12")
 @pytest.mark.fault(62)
 @pytest.mark.parametrize(("bug", "told"), BUGS.values(), ids=BUGS)
-async def test_a_bug_in_an_adapter_parks_the_one_and_the_batch_goes_on(mailing: Centre, bug: Answer, told: str) -> None:
+async def test_bug_in_an_adapter_parks_one_notification_and_the_batch_continues(
+    mailing: Centre, bug: Answer, told: str
+) -> None:
     await mailing.add_list("buggy")
     mailing.adapter.always["buggy"] = bug
     good = await mailing.send_many(3)
@@ -363,7 +361,7 @@ async def test_a_bug_in_an_adapter_parks_the_one_and_the_batch_goes_on(mailing: 
 
 
 @pytest.mark.parametrize("outcome", [TransientFailure(""), PermanentFailure(""), Uncertain("")], ids=lambda o: o.word)
-async def test_a_failure_without_a_reason_still_gets_one(mailing: Centre, outcome: Outcome) -> None:
+async def test_failure_without_a_reason_gets_a_default_error(mailing: Centre, outcome: Outcome) -> None:
     mailing.adapter.answer("ops", outcome)
     sent = await mailing.send()
     await mailing.deliver()
@@ -383,7 +381,7 @@ async def test_an_attempt_past_its_deadline_is_uncertain(mailing: Centre) -> Non
 
 
 @pytest.mark.req("RTY-01", "DSP-09")
-async def test_the_retry_policy_is_read_anew_from_the_channel(mailing: Centre, clock: ManualClock) -> None:
+async def test_retry_policy_is_read_from_the_channel_at_each_attempt(mailing: Centre, clock: ManualClock) -> None:
     mailing.adapter.always["ops"] = TransientFailure("451")
     sent = await mailing.send()
     dispatcher = mailing.dispatcher()

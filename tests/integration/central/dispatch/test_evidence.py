@@ -97,7 +97,7 @@ async def returned(value: object) -> Outcome:
 
 @pytest.mark.req("DEC-22", "ADP-12")
 @pytest.mark.parametrize("spoil", [no_adapter, no_targets, site_not_allowed, bug, no_outcome])
-async def test_an_attempt_that_never_reached_its_path_shows_nothing_about_it(
+async def test_attempt_that_never_reached_its_path_is_not_evidence_about_it(
     mailing: Centre, spoil: Callable[[Centre], Awaitable[None]]
 ) -> None:
     await count_one_failure(mailing)
@@ -206,7 +206,7 @@ def accept(server: MailServer) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-async def test_of_email_holds_count_as_failures_any_answer_as_success_and_silence_as_nothing(
+async def test_email_holds_count_as_failures_any_answer_as_success_and_silence_not_at_all(
     centre: Centre,
     behave: Callable[[MailServer], None],
     expected: tuple[Status, int, str | None],
@@ -219,7 +219,7 @@ async def test_of_email_holds_count_as_failures_any_answer_as_success_and_silenc
 
 
 @pytest.mark.req("DEC-10", "DEC-22")
-async def test_of_email_a_server_that_is_not_there_counts_as_a_failure(centre: Centre) -> None:
+async def test_unreachable_email_server_counts_as_a_failure(centre: Centre) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     settings = {"host": "127.0.0.1", "port": port, "tls": "none", "from_address": "alerts@plant.example"}

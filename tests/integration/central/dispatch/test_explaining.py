@@ -37,7 +37,7 @@ async def the_one(centre: Centre) -> str:
         (HoldKind.OUR_SIDE, "Central cannot make the call at present."),
     ],
 )
-async def test_a_hold_for_a_time_is_explained_with_its_cause_its_end_and_what_comes_then(
+async def test_timed_hold_is_explained_with_cause_end_and_next_step(
     centre: Centre, clock: ManualClock, kind: HoldKind, cause: str
 ) -> None:
     adapter = centre.adapters["webhook"] = ScriptedAdapter("webhook")

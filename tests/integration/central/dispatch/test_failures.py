@@ -49,7 +49,7 @@ async def ends_as(centre: Centre, notification_id: str, status: Status) -> None:
 
 @pytest.mark.fault(61)
 @pytest.mark.req("DEC-14", "AUD-08")
-async def test_what_cannot_be_audited_is_not_written_at_all_and_written_once_it_can_be(
+async def test_result_that_cannot_be_audited_is_not_written_until_it_can_be(
     mailing: Centre, clock: ManualClock
 ) -> None:
     sent = await mailing.send()
@@ -83,9 +83,7 @@ async def test_what_cannot_be_audited_is_not_written_at_all_and_written_once_it_
 
 
 @pytest.mark.req("DEC-14")
-async def test_one_result_that_cannot_be_written_does_not_hold_back_the_others(
-    mailing: Centre, clock: ManualClock
-) -> None:
+async def test_result_that_cannot_be_written_does_not_delay_the_others(mailing: Centre, clock: ManualClock) -> None:
     sent = await mailing.send_many(6)
     cursed = sent[2]
     dispatcher = mailing.dispatcher()
@@ -107,7 +105,7 @@ async def test_one_result_that_cannot_be_written_does_not_hold_back_the_others(
 
 @pytest.mark.req("DSP-08", "DSP-13")
 @pytest.mark.fault(66)
-async def test_a_sweep_that_the_database_refuses_is_logged_and_followed_by_a_good_one(pg_url: str) -> None:
+async def test_sweep_that_the_database_rejects_is_logged_and_repeated(pg_url: str) -> None:
     async with real_time(pg_url) as centre:
         await centre.execute(
             "create function planted() returns trigger language plpgsql as"
@@ -126,7 +124,7 @@ async def test_a_sweep_that_the_database_refuses_is_logged_and_followed_by_a_goo
 
 
 @pytest.mark.req("DSP-08", "DSP-13")
-async def test_a_sweep_that_fails_unexpectedly_is_logged_as_such_and_followed_by_a_good_one(sqlite_url: str) -> None:
+async def test_sweep_that_fails_unexpectedly_is_logged_as_such_and_repeated(sqlite_url: str) -> None:
     async with real_time(sqlite_url) as centre:
         await centre.execute(
             "create trigger planted before update on notifications begin select raise(abort, 'planted'); end"
@@ -141,7 +139,7 @@ async def test_a_sweep_that_fails_unexpectedly_is_logged_as_such_and_followed_by
 
 
 @pytest.mark.req("DSP-02", "CFG-03")
-async def test_without_a_wake_up_the_interval_finds_what_is_due(pg_url: str) -> None:
+async def test_due_rows_are_found_at_the_interval_without_a_wake_up(pg_url: str) -> None:
     """Another node took it in, and its wake-up was lost."""
     async with real_time(pg_url) as centre:
         other_store = open_store(pg_url)
@@ -153,7 +151,7 @@ async def test_without_a_wake_up_the_interval_finds_what_is_due(pg_url: str) -> 
 
 
 @pytest.mark.req("DEC-08")
-async def test_ingest_a_due_time_and_an_operators_retry_wake_the_dispatcher_long_before_the_interval(
+async def test_ingest_due_time_and_retry_wake_the_dispatcher_long_before_the_interval(
     store_url: str,
 ) -> None:
     async with real_time(store_url) as centre:

@@ -70,7 +70,7 @@ async def test_first_attempts_leave_the_retries_their_quarter(mailing: Centre, c
 
 @pytest.mark.req("DEC-09")
 @pytest.mark.parametrize("lane", ["retrying", "pending"])
-async def test_what_one_lane_leaves_the_other_takes(mailing: Centre, lane: str) -> None:
+async def test_unused_slots_of_one_lane_go_to_the_other(mailing: Centre, lane: str) -> None:
     if lane == "retrying":
         await make_retrying(mailing, 20)
     else:
@@ -79,9 +79,7 @@ async def test_what_one_lane_leaves_the_other_takes(mailing: Centre, lane: str) 
 
 
 @pytest.mark.req("DEC-09")
-async def test_a_slot_that_comes_free_goes_to_the_lane_that_has_less_than_its_share(
-    mailing: Centre, clock: ManualClock
-) -> None:
+async def test_free_slot_goes_to_the_lane_below_its_share(mailing: Centre, clock: ManualClock) -> None:
     """All slots are taken by retries when first attempts arrive; the next free ones are theirs."""
     first = Hanging()
     mailing.adapter.always["ops"] = first
@@ -101,7 +99,7 @@ async def test_a_slot_that_comes_free_goes_to_the_lane_that_has_less_than_its_sh
 
 
 @pytest.mark.req("DEC-08", "DEC-09")
-async def test_a_slow_key_delays_nobody_else(mailing: Centre) -> None:
+async def test_slow_key_delays_no_other(mailing: Centre) -> None:
     await mailing.add_list("slow")
     hanging = Hanging()
     mailing.adapter.always["slow"] = hanging
@@ -136,7 +134,7 @@ async def test_the_bounds_of_node_and_key_hold(mailing: Centre) -> None:
 
 
 @pytest.mark.req("DEC-09")
-async def test_a_failing_list_is_tried_again_without_delaying_the_healthy(mailing: Centre, clock: ManualClock) -> None:
+async def test_failing_list_is_retried_without_delaying_healthy_ones(mailing: Centre, clock: ManualClock) -> None:
     await mailing.add_list("bad")
     mailing.adapter.always["bad"] = TransientFailure("451")
     bad = await mailing.send_many(30, "bad")
@@ -156,7 +154,7 @@ async def test_a_failing_list_is_tried_again_without_delaying_the_healthy(mailin
 
 
 @pytest.mark.req("DEC-08", "DSP-05")
-async def test_a_sweep_goes_on_in_batches_until_nothing_is_due(mailing: Centre, clock: ManualClock) -> None:
+async def test_sweep_continues_in_batches_until_no_row_is_due(mailing: Centre, clock: ManualClock) -> None:
     sent = []
     for _ in range(25):
         sent.append(await mailing.send())
@@ -204,7 +202,7 @@ async def test_a_retry_that_becomes_due_does_not_wait_for_the_end_of_a_backlog(
 
 
 @pytest.mark.req("DEC-09")
-async def test_lists_are_served_in_turn_whatever_the_order_of_their_ids(mailing: Centre, clock: ManualClock) -> None:
+async def test_lists_are_served_in_turn_with_any_order_of_ids(mailing: Centre, clock: ManualClock) -> None:
     """Of the rows of one claim, that of the last list is the newest; the walk still goes on behind its own end."""
     names = ("a", "b", "c", "d")
     for name in names:

@@ -28,7 +28,7 @@ async def server() -> AsyncIterator[MailServer]:
 
 @pytest.mark.fault(38)
 @pytest.mark.dec("DEC-11")
-async def test_a_mixed_list_over_a_restart_gives_one_copy_each_and_parks_naming_the_refused_one(
+async def test_mixed_list_over_a_restart_gets_one_copy_each_and_parks_naming_the_rejected_target(
     store_url: str, clock: ManualClock, server: MailServer
 ) -> None:
     later = server.on("rcpt", address=B).reply(450, "4.2.1 busy")
@@ -105,9 +105,7 @@ async def test_an_answer_nine_minutes_after_the_dot_is_delivered_once_under_a_le
 
 
 @pytest.mark.fault(41)
-async def test_a_server_that_drips_ends_at_the_deadline_and_holds_up_nobody_else(
-    centre: Centre, server: MailServer
-) -> None:
+async def test_dripping_server_ends_at_the_deadline_and_delays_no_other(centre: Centre, server: MailServer) -> None:
     async with MailServer() as slow:
         slow.on("connect").drip(1.0)
         await add_channel(centre, server)
@@ -136,7 +134,7 @@ async def test_a_server_that_drips_ends_at_the_deadline_and_holds_up_nobody_else
 
 
 @pytest.mark.req("ADP-04", "ADP-05")
-async def test_whom_a_mail_goes_to_is_looked_up_when_it_goes(centre: Centre, server: MailServer) -> None:
+async def test_targets_of_a_mail_are_read_when_it_is_sent(centre: Centre, server: MailServer) -> None:
     await add_channel(centre, server)
     await centre.add_list("ops", A, B)
     sent = await centre.send("ops")

@@ -6,7 +6,7 @@ from fieldpost.core.notification import Status
 from support.centre import Centre
 
 
-async def test_a_list_added_since_the_dispatchers_last_look_is_delivered_to(centre: Centre) -> None:
+async def test_list_added_since_the_last_refresh_is_delivered_to(centre: Centre) -> None:
     await centre.add_channel()
     dispatcher = centre.dispatcher()
     async with dispatcher.running():
@@ -20,7 +20,7 @@ async def test_a_list_added_since_the_dispatchers_last_look_is_delivered_to(cent
 
 @pytest.mark.bad_input(1)
 @pytest.mark.parametrize("look_first", [True, False])
-async def test_a_notification_for_a_list_that_is_nowhere_parks_and_names_it(centre: Centre, look_first: bool) -> None:
+async def test_notification_for_a_missing_list_parks_naming_it(centre: Centre, look_first: bool) -> None:
     await centre.add_channel()
     dispatcher = centre.dispatcher()
     async with dispatcher.running():

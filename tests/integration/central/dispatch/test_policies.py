@@ -76,7 +76,7 @@ async def test_a_policy_is_stored_and_read_back(centre: Centre) -> None:
     assert changed.retry == Fixed(timedelta(seconds=9), 3)
 
 
-async def test_a_policy_that_somebody_wrote_by_hand_and_is_none_counts_as_not_given(centre: Centre) -> None:
+async def test_invalid_policy_written_by_hand_counts_as_missing(centre: Centre) -> None:
     await centre.add_channel(retry_delay_s=45.0)
     await centre.add_list("ops")
     await centre.execute("update lists set retry = 'now and then'")

@@ -70,7 +70,7 @@ async def test_a_node_that_dies_after_part_of_the_targets_sends_no_second_copy(
     ],
     ids=["transient", "permanent", "bug"],
 )
-async def test_no_end_of_the_attempt_takes_back_whom_it_reached(
+async def test_reached_targets_stay_recorded_after_any_end_of_the_attempt(
     mailing: Centre, outcome: Outcome | BaseException, status: Status
 ) -> None:
     await mailing.add_list("crew", *NAMES)
@@ -105,7 +105,7 @@ async def test_a_node_that_dies_after_the_last_target_leaves_nothing_to_send(
     assert len(mailing.adapter.envelopes) == 1
 
 
-async def test_a_stopped_node_keeps_whom_it_reached(mailing: Centre) -> None:
+async def test_stopped_node_keeps_the_reached_targets(mailing: Centre) -> None:
     await mailing.add_list("crew", *NAMES)
     partly = Partly(Delivered())
     mailing.adapter.answer("crew", partly)
@@ -117,7 +117,7 @@ async def test_a_stopped_node_keeps_whom_it_reached(mailing: Centre) -> None:
     assert await statuses(mailing, sent) == [REACHED, REACHED, DUE, DUE]
 
 
-async def test_whoever_lost_the_claim_records_nothing_and_stops(mailing: Centre) -> None:
+async def test_attempt_that_lost_its_claim_records_nothing_and_stops(mailing: Centre) -> None:
     await mailing.add_list("crew", *NAMES)
     lost = []
 

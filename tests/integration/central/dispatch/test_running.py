@@ -42,7 +42,7 @@ async def test_wake_ups_while_a_sweep_runs_start_no_second_one(store_url: str) -
 
 
 @pytest.mark.req("DSP-10")
-async def test_a_delivery_that_hangs_keeps_neither_ingest_nor_others_from_going_on(mailing: Centre) -> None:
+async def test_hanging_delivery_delays_neither_ingest_nor_other_deliveries(mailing: Centre) -> None:
     await mailing.add_list("slow")
     hanging = Hanging()
     mailing.adapter.always["slow"] = hanging
@@ -63,7 +63,7 @@ async def test_a_delivery_that_hangs_keeps_neither_ingest_nor_others_from_going_
 
 
 @pytest.mark.req("DSP-02", "DSP-11")
-async def test_a_dispatcher_started_anew_takes_up_what_is_due_without_being_woken(store_url: str) -> None:
+async def test_restarted_dispatcher_delivers_due_rows_without_a_wake_up(store_url: str) -> None:
     """Another node wrote the row, and no wake-up ever reached this one: the interval finds it."""
     adapter = ScriptedAdapter()
     async with open_centre(store_url, SystemClock()) as centre:
@@ -84,7 +84,7 @@ async def test_a_dispatcher_started_anew_takes_up_what_is_due_without_being_woke
 
 
 @pytest.mark.req("ING-09")
-async def test_a_batch_that_cannot_be_stored_takes_no_other_with_it(mailing: Centre) -> None:
+async def test_batch_that_cannot_be_stored_fails_no_other(mailing: Centre) -> None:
     """Each batch is a transaction of its own, also where the embedded store commits several together."""
     broken = mailing.item(subject="Pump 9 stopped")
     if mailing.is_postgresql:

@@ -25,7 +25,7 @@ async def add_channel(
 
 
 @pytest.mark.dec("DEC-34")
-async def test_an_adapter_is_handed_the_secret_as_a_value_that_hides_itself(centre: Centre) -> None:
+async def test_adapter_gets_the_secret_as_a_value_that_hides_itself(centre: Centre) -> None:
     await add_channel(centre)
     await centre.add_list("ops")
     await centre.send("ops")
@@ -74,7 +74,7 @@ async def test_a_channel_whose_secrets_cannot_be_read_is_held_and_the_rest_works
     ],
     ids=lambda answer: type(answer).__name__,
 )
-async def test_what_comes_back_with_a_secret_in_it_is_kept_without(centre: Centre, answer: object) -> None:
+async def test_secret_in_an_answer_is_removed_before_storing(centre: Centre, answer: object) -> None:
     await add_channel(centre)
     await centre.add_list("ops")
     centre.adapter.answer("ops", answer)  # type: ignore[arg-type]

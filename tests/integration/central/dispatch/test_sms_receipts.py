@@ -79,7 +79,7 @@ async def pass_time(centre: Centre, clock: ManualClock, seconds: float, public_u
 
 @pytest.mark.req("CHN-08")
 @pytest.mark.dec("DEC-61")
-async def test_twilio_is_asked_and_calls_back(centre: Centre, clock: ManualClock, sms: RecordingSms) -> None:
+async def test_twilio_is_polled_and_calls_back(centre: Centre, clock: ManualClock, sms: RecordingSms) -> None:
     public = "https://fieldpost.example"
     async with FakeTwilio(ACCOUNT, TOKEN) as twilio:
         settings = {"dialect": "twilio", "url": twilio.url, "username": ACCOUNT, "sender": "+15005550006"}

@@ -13,7 +13,7 @@ from support.centre import DEADLINE_S, Centre, Hanging
 
 @pytest.mark.fault(59)
 @pytest.mark.req("DSP-12", "ADP-10")
-async def test_a_stopping_node_gives_back_what_it_cannot_finish(mailing: Centre, clock: ManualClock) -> None:
+async def test_stopping_node_releases_unfinished_rows(mailing: Centre, clock: ManualClock) -> None:
     hanging = Hanging()
     mailing.adapter.answer("ops", hanging)
     sent = await mailing.send()
@@ -61,7 +61,7 @@ async def test_an_attempt_past_its_gate_when_the_node_stops_is_uncertain(
 
 
 @pytest.mark.fault(59)
-async def test_a_stopping_node_finishes_what_ends_within_the_grace_time_and_claims_nothing_more(
+async def test_stopping_node_finishes_attempts_within_the_grace_time_and_claims_nothing_more(
     mailing: Centre,
 ) -> None:
     hanging = Hanging()
@@ -115,7 +115,7 @@ async def test_a_node_stops_even_while_a_suspect_is_attempted(mailing: Centre, c
 
 
 @pytest.mark.fault(59)
-async def test_a_cancelled_node_gives_back_its_claims_too(mailing: Centre) -> None:
+async def test_cancelled_node_releases_its_claims_too(mailing: Centre) -> None:
     mailing.adapter.always["ops"] = Hanging()
     sent = await mailing.send_many(3)
     running = asyncio.create_task(mailing.dispatcher(grace_s=0.05).run())

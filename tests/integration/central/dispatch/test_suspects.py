@@ -40,7 +40,7 @@ async def prove(centre: Centre, notification_id: str) -> None:
 
 
 @pytest.mark.req("DEC-07")
-async def test_a_row_orphaned_once_goes_with_the_others(mailing: Centre, clock: ManualClock) -> None:
+async def test_row_orphaned_once_is_claimed_with_the_others(mailing: Centre, clock: ManualClock) -> None:
     await mailing.send_many(3)
     await crash(mailing, clock)
     hanging = Hanging()
@@ -56,9 +56,7 @@ async def test_a_row_orphaned_once_goes_with_the_others(mailing: Centre, clock: 
 
 @pytest.mark.req("DEC-07")
 @pytest.mark.fault(62)
-async def test_rows_orphaned_twice_are_attempted_one_at_a_time_with_nothing_beside_them(
-    mailing: Centre, clock: ManualClock
-) -> None:
+async def test_rows_orphaned_twice_are_attempted_alone_one_at_a_time(mailing: Centre, clock: ManualClock) -> None:
     suspects = await mailing.send_many(3)
     await crash(mailing, clock, times=2)
     fresh = await mailing.send_many(5)
@@ -147,7 +145,7 @@ async def test_the_late_result_of_an_abandoned_attempt_is_recorded_on_it(mailing
 
 
 @pytest.mark.req("DEC-07")
-async def test_an_attempt_that_ends_clears_the_suspicion(mailing: Centre, clock: ManualClock) -> None:
+async def test_completed_attempt_clears_the_suspicion(mailing: Centre, clock: ManualClock) -> None:
     [sent] = await mailing.send_many(1)
     await crash(mailing, clock, times=2)
     mailing.adapter.answer("ops", TransientFailure("451"))
@@ -264,7 +262,7 @@ asyncio.run(main())
 @pytest.mark.req("DEC-07")
 @pytest.mark.fault(62)
 @pytest.mark.parametrize("end", [signal.SIGSEGV, signal.SIGABRT], ids=lambda end: end.name)
-async def test_a_notification_that_crashes_its_process_parks_and_takes_nobody_with_it(
+async def test_notification_that_crashes_its_process_parks_and_affects_no_other(
     sqlite_url: str, tmp_path: Path, end: signal.Signals
 ) -> None:
     """Real processes: each start of the node crashes on the same notification until it parks."""
@@ -286,7 +284,7 @@ async def test_a_notification_that_crashes_its_process_parks_and_takes_nobody_wi
 
 @pytest.mark.req("DEC-07")
 @pytest.mark.fault(22)
-async def test_a_notification_whose_process_is_killed_each_time_does_not_park_and_takes_nobody_with_it(
+async def test_notification_whose_process_is_killed_each_time_does_not_park_and_affects_no_other(
     sqlite_url: str, tmp_path: Path
 ) -> None:
     """A kill leaves no trace of a crash, like one from outside or a power cut."""

@@ -122,7 +122,7 @@ async def test_causes_and_effects(hooks: Hooks, outcome: Outcome, status: Status
 
 @pytest.mark.fault(51)
 @pytest.mark.dec("DEC-45", "DEC-60")
-async def test_retry_after_holds_the_whole_subscription_and_nobody_else(hooks: Hooks, clock: ManualClock) -> None:
+async def test_retry_after_holds_the_whole_subscription_and_no_other(hooks: Hooks, clock: ManualClock) -> None:
     subscription, other = await hooks.subscribe(), await hooks.subscribe("stock")
     asked = replace(FAILED, error="answered 429 and asks to wait 7200 s", retry_after=timedelta(hours=2))
     hooks.adapter.answer("billing", asked)
@@ -160,7 +160,7 @@ async def test_a_failure_of_ours_holds_the_whole_subscription_without_attempts(
 
 @pytest.mark.fault(52)
 @pytest.mark.dec("DEC-20", "DEC-48")
-async def test_410_disables_the_subscription_and_parks_what_waits(hooks: Hooks, clock: ManualClock) -> None:
+async def test_410_disables_the_subscription_and_parks_its_waiting_rows(hooks: Hooks, clock: ManualClock) -> None:
     subscription = await hooks.subscribe()
     hooks.adapter.answer("billing", FAILED, GONE)
     waiting = await hooks.one(subscription)
@@ -264,7 +264,7 @@ async def test_a_receiver_that_does_not_answer_gets_no_further_slot(hooks: Hooks
 
 @pytest.mark.req("WHK-17")
 @pytest.mark.dec("DEC-46")
-async def test_an_open_breaker_that_nobody_probes_lapses(hooks: Hooks, clock: ManualClock) -> None:
+async def test_open_breaker_without_a_probe_lapses(hooks: Hooks, clock: ManualClock) -> None:
     subscription = await hooks.subscribe()
     await hooks.block(subscription)
     await hooks.centre.execute("delete from targets", "delete from attempts", "delete from notifications")
@@ -408,7 +408,7 @@ async def test_many_subscriptions_drain_in_turns_and_a_bounded_number_of_batches
 
 @pytest.mark.dec("DEC-48", "DEC-66")
 @pytest.mark.parametrize("is_removed", [False, True], ids=["disabled", "removed"])
-async def test_waiting_rows_are_parked_or_discarded_whatever_they_wait_for(
+async def test_waiting_rows_are_parked_or_discarded_for_every_reason_of_waiting(
     hooks: Hooks, clock: ManualClock, is_removed: bool
 ) -> None:
     subscription = await hooks.subscribe()

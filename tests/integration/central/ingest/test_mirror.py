@@ -76,7 +76,7 @@ async def test_every_transition_reaches_the_mirror_by_telemetry(
 
 
 @pytest.mark.req("TEL-03", "TEL-04", "TRK-12")
-async def test_every_transition_reaches_the_mirror_by_reconciliation_alone(
+async def test_every_transition_reaches_the_mirror_without_telemetry(
     centre: Centre, mirrors: CallMirrors, calls: Calls, clock: ManualClock
 ) -> None:
     for call_id, status in changes_of(calls):
@@ -85,7 +85,7 @@ async def test_every_transition_reaches_the_mirror_by_reconciliation_alone(
         clock.advance(1)
 
 
-async def test_the_mirror_holds_all_that_the_site_tells_of_a_call(
+async def test_mirror_has_every_reported_field_of_a_call(
     centre: Centre, mirrors: CallMirrors, calls: Calls, clock: ManualClock
 ) -> None:
     one = calls.issue()
@@ -102,7 +102,7 @@ async def test_the_mirror_holds_all_that_the_site_tells_of_a_call(
 
 
 @pytest.mark.req("TEL-02", "DEC-29", "RES-36")
-async def test_reports_that_come_twice_late_or_in_the_wrong_order_change_nothing(
+async def test_repeated_late_or_reordered_reports_change_nothing(
     centre: Centre, mirrors: CallMirrors, calls: Calls
 ) -> None:
     one = calls.parked()
@@ -138,7 +138,7 @@ async def test_a_retry_of_a_parked_call_wins_over_parked(centre: Centre, mirrors
 
 
 @pytest.mark.threat(6)
-async def test_a_site_reports_only_its_own_calls_whatever_ids_it_names(
+async def test_site_reports_only_its_own_calls_even_with_ids_of_others(
     centre: Centre, mirrors: CallMirrors, calls: Calls
 ) -> None:
     one = calls.parked()
@@ -162,7 +162,7 @@ async def test_a_site_cannot_bring_back_an_older_state_of_its_call(
     assert await status_of(centre, one) == "delivered"
 
 
-async def test_a_row_that_breaks_a_rule_is_left_out_counted_and_told_and_its_neighbours_are_taken(
+async def test_invalid_row_is_skipped_counted_and_logged_and_its_neighbours_are_stored(
     centre: Centre, mirrors: CallMirrors, calls: Calls
 ) -> None:
     one = calls.issue()
@@ -206,7 +206,7 @@ async def test_text_that_no_database_accepts_is_replaced(centre: Centre, mirrors
     assert (found.report.http_status, found.report.created_at) == (None, None)
 
 
-async def test_a_message_that_breaks_a_rule_as_a_whole_is_refused(mirrors: CallMirrors) -> None:
+async def test_invalid_message_is_rejected_as_a_whole(mirrors: CallMirrors) -> None:
     row = CallRow(call_id="x", category="external_call", target="erp", status="pending", version=1)
     for told, code in (
         (Telemetry(incarnation="a", after=0, until=1, sent_at="", rows=(row,) * 501), "telemetry.too_many"),
@@ -219,7 +219,7 @@ async def test_a_message_that_breaks_a_rule_as_a_whole_is_refused(mirrors: CallM
 
 
 @pytest.mark.req("RES-38", "DEC-29")
-async def test_reconciliation_goes_on_from_its_cursor_in_batches_however_many_changed_at_one_moment(
+async def test_reconciliation_continues_from_its_cursor_in_batches_even_if_many_rows_changed_at_once(
     centre: Centre, calls: Calls
 ) -> None:
     """The clock stands still, so that all rows have the same time: a cursor of times would stall."""
@@ -234,7 +234,7 @@ async def test_reconciliation_goes_on_from_its_cursor_in_batches_however_many_ch
     assert await status_of(centre, made[0]) == "delivered"
 
 
-async def test_telemetry_that_was_missed_leaves_the_cursor_where_reconciliation_goes_on(
+async def test_missed_telemetry_leaves_the_cursor_for_reconciliation(
     centre: Centre, mirrors: CallMirrors, calls: Calls
 ) -> None:
     first = calls.issue()
@@ -249,7 +249,7 @@ async def test_telemetry_that_was_missed_leaves_the_cursor_where_reconciliation_
     assert [await status_of(centre, one) for one in (missed, last)] == ["pending"] * 2
 
 
-async def test_a_replaced_buffer_is_noticed_read_from_its_beginning_and_shown(
+async def test_replaced_buffer_is_noticed_read_from_its_start_and_shown(
     centre: Centre, mirrors: CallMirrors, calls: Calls, tmp_path: Path, clock: ManualClock
 ) -> None:
     old, parked = calls.issue(), calls.parked()
@@ -269,7 +269,7 @@ async def test_a_replaced_buffer_is_noticed_read_from_its_beginning_and_shown(
     new.close()
 
 
-async def test_a_restored_buffer_is_noticed_and_what_it_says_now_counts(
+async def test_restored_buffer_is_noticed_and_its_present_content_counts(
     centre: Centre, mirrors: CallMirrors, calls: Calls, tmp_path: Path, clock: ManualClock
 ) -> None:
     one = calls.issue()
@@ -296,7 +296,7 @@ async def test_a_restored_buffer_is_noticed_and_what_it_says_now_counts(
     restored.close()
 
 
-async def test_a_call_whose_end_was_purged_before_central_heard_of_it_is_gone_and_not_live_for_ever(
+async def test_call_whose_end_was_purged_before_reporting_is_gone_and_not_live_forever(
     centre: Centre, mirrors: CallMirrors, calls: Calls, clock: ManualClock
 ) -> None:
     one, other = calls.issue(), calls.issue()
@@ -314,9 +314,7 @@ async def test_a_call_whose_end_was_purged_before_central_heard_of_it_is_gone_an
     assert await reconcile(mirrors, calls) == 1
 
 
-async def test_a_site_that_gets_no_further_is_not_asked_for_ever(
-    centre: Centre, mirrors: CallMirrors, calls: Calls
-) -> None:
+async def test_site_without_progress_is_not_asked_forever(centre: Centre, mirrors: CallMirrors, calls: Calls) -> None:
     calls.issue()
     await reconcile(mirrors, calls)
     stuck = msgspec.structs.replace(calls.answer(await mirrors.question(SITE)), has_more=True)
@@ -324,7 +322,7 @@ async def test_a_site_that_gets_no_further_is_not_asked_for_ever(
 
 
 @pytest.mark.req("DEC-04")
-async def test_the_age_of_a_call_is_right_though_the_sites_clock_is_wrong(
+async def test_age_of_a_call_is_right_even_if_the_clock_of_its_site_is_wrong(
     centre: Centre, mirrors: CallMirrors, tmp_path: Path, clock: ManualClock
 ) -> None:
     wrong = ManualClock(clock.now() + timedelta(days=300))
@@ -338,7 +336,7 @@ async def test_the_age_of_a_call_is_right_though_the_sites_clock_is_wrong(
     calls.close()
 
 
-async def test_reading_anew_can_be_asked_for(centre: Centre, mirrors: CallMirrors, calls: Calls) -> None:
+async def test_mirror_can_be_read_again_on_request(centre: Centre, mirrors: CallMirrors, calls: Calls) -> None:
     one = calls.issue()
     await reconcile(mirrors, calls)
     await mirrors.reread(SITE)
@@ -350,7 +348,7 @@ async def test_reading_anew_can_be_asked_for(centre: Centre, mirrors: CallMirror
 
 
 @pytest.mark.parametrize("given", [{"batch_rows": 501}, {"batch_rows": 0}, {"reconcile_interval_s": 0}])
-def test_a_setting_out_of_range_is_refused_by_its_name(given: dict[str, int]) -> None:
+def test_setting_out_of_range_is_rejected_by_name(given: dict[str, int]) -> None:
     with pytest.raises(ConfigError) as raised:
         MirrorOptions(**given)
     assert raised.value.field == f"mirror.{next(iter(given))}"

@@ -48,7 +48,7 @@ def publisher(hooks: Hooks) -> NoticePublisher:
 
 
 @pytest.mark.dec("DEC-52", "DEC-81")
-async def test_a_notice_goes_to_those_who_ask_and_may_read_it_and_never_to_its_subject(hooks: Hooks) -> None:
+async def test_notice_goes_to_subscribers_that_may_read_it_and_never_to_its_subject(hooks: Hooks) -> None:
     about = await subscribe(hooks, "about", "shop")
     await subscribe(hooks, "asks", "other")
     await subscribe(hooks, "wildcard", "other", FilterEntry(topic="*"))

@@ -25,7 +25,7 @@ async def send(ingest: Ingest, *items: Item, site: str = SITE) -> list[str]:
     return [result.verdict for result in ack.results]
 
 
-async def test_a_site_at_its_maximum_of_rows_is_put_off_until_some_are_delivered(
+async def test_site_at_its_maximum_of_rows_is_deferred_until_some_are_delivered(
     mailing: Centre, clock: ManualClock
 ) -> None:
     ingest = ingest_with(mailing, clock, site_rows_max=100)
@@ -57,7 +57,7 @@ async def test_parked_notifications_count_and_discarded_ones_do_not(mailing: Cen
     assert await send(ingest, mailing.item()) == ["accepted"]
 
 
-async def test_a_site_at_its_maximum_of_bytes_is_put_off(centre: Centre, clock: ManualClock) -> None:
+async def test_site_at_its_maximum_of_bytes_is_deferred(centre: Centre, clock: ManualClock) -> None:
     ingest = ingest_with(centre, clock, site_bytes_max=1_000_000)
     sent = 0
     while await send(ingest, centre.item(body="ü" * 10_000)) == ["accepted"]:
@@ -107,7 +107,7 @@ async def test_health_warns_of_a_site_from_four_fifths_of_a_ceiling(centre: Cent
     assert text.startswith(f"{SITE} has reached its maximum: 80 undelivered")
 
 
-def test_the_share_is_that_of_the_closest_ceiling() -> None:
+def test_reported_share_is_that_of_the_closest_ceiling() -> None:
     ceilings = SiteCeilings(100, 1_000)
     assert ceilings.share(SiteUsage(50, 100)) == 0.5
     assert ceilings.share(SiteUsage(1, 900)) == 0.9

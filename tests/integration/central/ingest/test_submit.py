@@ -46,7 +46,7 @@ async def test_a_new_item_is_accepted_and_becomes_a_pending_row(centre: Centre, 
 
 @pytest.mark.req("ING-04", "ING-06", "DEC-01", "DEC-12")
 @pytest.mark.fault(17)
-async def test_a_resend_is_acked_as_duplicate_and_changes_nothing(mailing: Centre, clock: ManualClock) -> None:
+async def test_resend_is_acked_as_a_duplicate_and_changes_nothing(mailing: Centre, clock: ManualClock) -> None:
     items = [mailing.item() for _ in range(3)]
     await mailing.submit(*items)
     await mailing.deliver()
@@ -72,7 +72,7 @@ async def test_the_send_is_audited_with_the_row(centre: Centre, clock: ManualClo
 
 @pytest.mark.req("DEC-12", "ING-08")
 @pytest.mark.bad_input(9)
-async def test_the_same_id_with_other_content_is_refused_audited_and_the_first_row_stays(
+async def test_same_id_with_other_content_is_rejected_and_audited_and_the_first_row_stays(
     centre: Centre, clock: ManualClock
 ) -> None:
     first = centre.item()
@@ -92,7 +92,7 @@ async def test_the_same_id_with_other_content_is_refused_audited_and_the_first_r
 @pytest.mark.req("DEC-12")
 @pytest.mark.bad_input(10)
 @pytest.mark.threat(3)
-async def test_the_id_of_another_site_is_refused_without_telling_what_it_is(centre: Centre, clock: ManualClock) -> None:
+async def test_id_of_another_site_is_rejected_without_details(centre: Centre, clock: ManualClock) -> None:
     first = centre.item(subject="secret plan", body="of plant 7")
     await centre.submit(first, site=SITE)
     before = await centre.get(first.notification_id)
@@ -108,7 +108,7 @@ async def test_the_id_of_another_site_is_refused_without_telling_what_it_is(cent
 @pytest.mark.req("DEC-12")
 @pytest.mark.bad_input(11)
 @pytest.mark.threat(1)
-async def test_a_site_comes_from_the_token_and_never_from_the_message(centre: Centre) -> None:
+async def test_site_is_taken_from_the_token_and_never_from_the_message(centre: Centre) -> None:
     honest, liar = centre.item(site=SITE), centre.item(site="another")
     ack = await centre.submit(honest, liar, site=SITE)
     assert verdicts(ack) == ["accepted", "rejected"]
@@ -120,7 +120,7 @@ async def test_a_site_comes_from_the_token_and_never_from_the_message(centre: Ce
 @pytest.mark.req("DEC-13")
 @pytest.mark.bad_input(17)
 @pytest.mark.fault(20)
-async def test_one_bad_item_does_not_hold_back_its_neighbours(centre: Centre) -> None:
+async def test_invalid_item_does_not_affect_its_neighbours(centre: Centre) -> None:
     good = [centre.item() for _ in range(2)]
     bad = centre.item(subject="two\nlines")
     ack = await centre.submit(good[0], bad, good[1])
@@ -155,7 +155,7 @@ async def test_text_that_breaks_a_rule_is_rejected_by_name(centre: Centre, chang
 
 
 @pytest.mark.req("DEC-36")
-async def test_text_at_its_limits_is_taken_as_it_is(centre: Centre) -> None:
+async def test_text_at_its_limits_is_stored_unchanged(centre: Centre) -> None:
     body = "é" * (128 * 1024)
     sent = await centre.send("x" * 128, subject="é" * 499, body=body)
     n = await centre.get(sent)
@@ -176,7 +176,7 @@ async def test_text_at_its_limits_is_taken_as_it_is(centre: Centre) -> None:
     ],
     ids=["capitals", "braces", "no dashes", "nil", "long", "line break", "empty"],
 )
-async def test_an_id_has_one_spelling(centre: Centre, spell: Callable[[str], str]) -> None:
+async def test_id_in_another_spelling_is_rejected(centre: Centre, spell: Callable[[str], str]) -> None:
     right = centre.item(notification_id="019b76da-a8ff-7abc-9def-0123456789ab")
     wrong = centre.item(notification_id=spell(right.notification_id) or " ")
     ack = await centre.submit(right, wrong)
@@ -196,7 +196,7 @@ async def test_the_same_id_twice_in_one_batch_becomes_one_row(centre: Centre) ->
 
 
 @pytest.mark.bad_input(17)
-async def test_an_empty_batch_is_acked_and_one_too_large_is_refused_whole(centre: Centre) -> None:
+async def test_empty_batch_is_acked_and_oversized_one_is_rejected_as_a_whole(centre: Centre) -> None:
     assert (await centre.submit()).results == ()
     items = [centre.item() for _ in range(501)]
     with pytest.raises(InvalidInput) as caught:
@@ -221,7 +221,7 @@ async def test_an_empty_batch_is_acked_and_one_too_large_is_refused_whole(centre
         ("yesterday", "None", "yesterday"),
     ],
 )
-async def test_the_sites_time_is_kept_as_a_time_or_as_its_text(
+async def test_time_of_the_site_is_stored_as_a_time_or_as_text(
     centre: Centre, clock: ManualClock, given: str, stored: str, kept: str | None
 ) -> None:
     n = await centre.get(await centre.send(enqueued_at=given))
@@ -230,7 +230,7 @@ async def test_the_sites_time_is_kept_as_a_time_or_as_its_text(
 
 
 @pytest.mark.req("TBL-03", "RES-08", "DEC-65", "TOP-06")
-async def test_type_and_delivery_key_come_from_the_list_as_it_stands(centre: Centre) -> None:
+async def test_type_and_delivery_key_come_from_the_current_list(centre: Centre) -> None:
     await centre.add_list("chat", type="teams")
     known, unknown = await centre.get(await centre.send("chat")), await centre.get(await centre.send("nobody"))
     assert (known.type, known.delivery_key) == ("teams", "list:chat")
@@ -240,7 +240,7 @@ async def test_type_and_delivery_key_come_from_the_list_as_it_stands(centre: Cen
 
 
 @pytest.mark.req("ING-03", "ING-05", "DEC-02")
-async def test_without_a_commit_there_is_no_ack(centre: Centre) -> None:
+async def test_no_ack_without_a_commit(centre: Centre) -> None:
     """The database refuses only at COMMIT, when every statement has gone through."""
     await centre.execute(
         "create table parents (id integer primary key)",
@@ -258,7 +258,7 @@ async def test_without_a_commit_there_is_no_ack(centre: Centre) -> None:
 
 @pytest.mark.req("ING-05")
 @pytest.mark.fault(66)
-async def test_a_store_that_takes_nothing_now_gives_no_ack_and_takes_the_resend_later(sqlite_url: str) -> None:
+async def test_unavailable_store_gives_no_ack_and_accepts_the_resend_later(sqlite_url: str) -> None:
     async with open_centre(sqlite_url) as centre:
         await centre.execute("pragma max_page_count = 1")
         items = [centre.item(body="x" * 200_000) for _ in range(2)]
@@ -273,7 +273,7 @@ async def test_a_store_that_takes_nothing_now_gives_no_ack_and_takes_the_resend_
 @pytest.mark.req("ING-05")
 @pytest.mark.fault(66)
 @pytest.mark.parametrize("code", ["25006", "53100", "53300"])
-async def test_a_server_in_trouble_gives_no_ack_and_takes_the_resend_later(pg_url: str, code: str) -> None:
+async def test_failing_server_gives_no_ack_and_accepts_the_resend_later(pg_url: str, code: str) -> None:
     async with open_centre(pg_url) as centre:
         raising = f"raise exception 'planted' using errcode = '{code}'"
         await centre.execute(*on_insert(centre, "notifications", raising))
@@ -286,7 +286,7 @@ async def test_a_server_in_trouble_gives_no_ack_and_takes_the_resend_later(pg_ur
 
 @pytest.mark.fault(61)
 @pytest.mark.req("DEC-14")
-async def test_what_cannot_be_audited_is_not_taken_in(centre: Centre) -> None:
+async def test_item_that_cannot_be_audited_is_not_stored(centre: Centre) -> None:
     await centre.execute(*on_insert(centre, "audit", refusal(centre)))
     item = centre.item()
     with pytest.raises(Exception, match="planted"):
@@ -295,7 +295,7 @@ async def test_what_cannot_be_audited_is_not_taken_in(centre: Centre) -> None:
 
 
 @pytest.mark.req("ING-07", "ING-11")
-async def test_what_two_nodes_are_sent_at_once_becomes_one_row_each(centre: Centre, clock: ManualClock) -> None:
+async def test_items_sent_to_two_nodes_at_once_become_one_row_each(centre: Centre, clock: ManualClock) -> None:
     """A site that lost its ack resends to whichever node answers, while the first still works on it."""
     other_store = open_store(centre.store.url, clock) if centre.is_postgresql else centre.store
     other = Centre(other_store, clock, centre.adapter)
@@ -345,7 +345,7 @@ class PurgedBetween:
         return getattr(self._centre.store, name)
 
 
-async def test_what_is_purged_while_it_is_judged_is_asked_for_again(centre: Centre, clock: ManualClock) -> None:
+async def test_item_purged_during_its_check_is_requested_again(centre: Centre, clock: ManualClock) -> None:
     item = centre.item()
     await centre.submit(item)
     fresh = centre.item()
@@ -377,7 +377,7 @@ async def test_a_submit_that_meets_a_purge_is_answered_item_by_item(pg_url: str,
 
 
 @pytest.mark.req("DEC-08")
-async def test_what_is_taken_in_wakes_the_dispatcher_after_the_commit(centre: Centre) -> None:
+async def test_ingest_wakes_the_dispatcher_after_the_commit(centre: Centre) -> None:
     assert not await centre.store.wake.wait(0.001)
     item = centre.item()
     await centre.submit(item)
@@ -401,7 +401,7 @@ def on_insert(centre: Centre, table: str, action: str) -> list[str]:
 
 
 @pytest.mark.req("TOP-05", "TOP-06")
-def test_items_of_the_link_carry_no_address() -> None:
+def test_items_of_the_link_contain_no_address() -> None:
     """A site names lists only; recipients live at central."""
     assert set(Item.__struct_fields__) == {
         "notification_id",
@@ -421,7 +421,7 @@ def test_items_of_the_link_carry_no_address() -> None:
 
 
 @pytest.mark.dec("DEC-26")
-async def test_a_site_that_comes_late_does_not_wait_behind_the_backlog_of_another(centre: Centre) -> None:
+async def test_late_site_does_not_wait_behind_the_backlog_of_another(centre: Centre) -> None:
     """Both have submits waiting; what is stored next is the turn of whoever had less, oldest first within a site."""
     ingest = centre.ingest
     ingest._pace = Pace(2000, centre.clock.monotonic, ingest._store_group, items_max=10, groups_max=1)
@@ -444,7 +444,7 @@ async def test_a_site_that_comes_late_does_not_wait_behind_the_backlog_of_anothe
 
 
 @pytest.mark.dec("DEC-26")
-async def test_every_ack_says_how_much_may_follow_and_a_store_in_trouble_grants_nothing(centre: Centre) -> None:
+async def test_every_ack_grants_credits_and_a_failing_store_grants_none(centre: Centre) -> None:
     for number in range(4):
         items = tuple(centre.item() for _ in range(50))
         ack = await centre.ingest.submit(f"plant-{number}", Submit(1, items, more=True))

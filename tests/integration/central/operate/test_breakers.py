@@ -14,7 +14,7 @@ OPERATOR = Actor("ada", Role.OPERATOR)
 
 
 @pytest.mark.req("DEC-22")
-async def test_a_reset_breaker_lets_what_it_held_go_at_once(mailing: Centre) -> None:
+async def test_reset_breaker_releases_its_held_rows_at_once(mailing: Centre) -> None:
     breakers = Breakers(mailing.store, mailing.clock)
     mailing.adapter.answer("ops", Held("connection refused"))
     held = await mailing.send()
@@ -47,7 +47,7 @@ async def test_a_reset_is_audited_with_the_operators_name(mailing: Centre) -> No
     assert await mailing.store.read(acts) == [("ada", "channel:mail", "breaker.reset")]
 
 
-async def test_a_viewer_may_look_at_breakers_but_not_reset_one(mailing: Centre) -> None:
+async def test_viewer_may_see_breakers_but_not_reset_one(mailing: Centre) -> None:
     breakers = Breakers(mailing.store, mailing.clock)
     with pytest.raises(Denied, match="operator"):
         await breakers.reset(Actor("vic", Role.VIEWER), "channel:mail")

@@ -66,7 +66,7 @@ def bulk(mailing: Centre) -> BulkActionRunner:
 
 
 @pytest.mark.req("CMD-04", "CMD-08", "DEC-15")
-async def test_a_bulk_retry_brings_all_that_fits_back_and_audits_each_with_name_and_reason(
+async def test_bulk_retry_returns_all_matching_rows_and_audits_each_with_name_and_reason(
     mailing: Centre, bulk: BulkActionRunner
 ) -> None:
     await mailing.add_list("night")
@@ -90,7 +90,7 @@ async def test_a_bulk_retry_brings_all_that_fits_back_and_audits_each_with_name_
 
 
 @pytest.mark.req("CMD-05", "CMD-09", "AUD-07")
-async def test_a_bulk_discard_ends_all_that_fits(mailing: Centre, bulk: BulkActionRunner) -> None:
+async def test_bulk_discard_discards_all_matching_rows(mailing: Centre, bulk: BulkActionRunner) -> None:
     ids = await parked(mailing, 3)
     await bulk.start(OLGA, BulkVerb.DISCARD, PARKED, "nobody needs them now")
     assert await bulk.sweep() == 3
@@ -99,7 +99,7 @@ async def test_a_bulk_discard_ends_all_that_fits(mailing: Centre, bulk: BulkActi
         assert ((await mailing.get(i)).status, entry.status, entry.error_message) == ("discarded", "discarded", None)
 
 
-async def test_what_parks_after_the_start_is_not_swept_in(
+async def test_rows_parked_after_the_start_are_not_included(
     mailing: Centre, bulk: BulkActionRunner, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither an arrival nor one that was retried and failed again, though both park before it is gathered."""
@@ -119,7 +119,7 @@ async def test_what_parks_after_the_start_is_not_swept_in(
     assert {(await mailing.get(i)).status for i in [*new, again]} == {Status.PARKED}
 
 
-async def test_the_moment_of_a_preview_bounds_the_act(mailing: Centre, bulk: BulkActionRunner) -> None:
+async def test_time_of_the_preview_limits_the_action(mailing: Centre, bulk: BulkActionRunner) -> None:
     await parked(mailing, 3)
     preview = await watching.BulkActionReader(mailing.store).preview(PARKED)
     assert (preview.count, preview.is_whole) == (3, True)
@@ -159,7 +159,7 @@ async def test_each_row_has_its_outcome_done_conflict_or_gone(
     assert {i: (await mailing.get(i)).status for i in after} == after
 
 
-async def test_a_selection_is_judged_by_the_versions_that_were_seen(mailing: Centre, bulk: BulkActionRunner) -> None:
+async def test_selection_is_checked_against_the_versions_seen(mailing: Centre, bulk: BulkActionRunner) -> None:
     seen, stale, unseen = await parked(mailing, 3)
     delivered = await mailing.send()
     await mailing.deliver()
@@ -173,7 +173,7 @@ async def test_a_selection_is_judged_by_the_versions_that_were_seen(mailing: Cen
     assert outcomes == {seen: "done", stale: "conflict", unseen: "done", delivered: "conflict", unknown: "gone"}
 
 
-async def test_any_node_goes_on_where_another_was_killed(
+async def test_any_node_continues_after_another_was_killed(
     mailing: Centre, bulk: BulkActionRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The turn in which it was killed is rolled back whole; nothing is lost and nothing done twice."""
@@ -198,7 +198,7 @@ async def test_any_node_goes_on_where_another_was_killed(
         assert (await mailing.story(i)).count("operator_action submitted") == 1
 
 
-async def test_a_turn_that_ran_twice_since_its_commit_was_not_heard_does_nothing_twice(
+async def test_step_repeated_after_a_lost_commit_answer_has_no_second_effect(
     mailing: Centre, bulk: BulkActionRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk_step, "BATCH", 2)
@@ -210,7 +210,7 @@ async def test_a_turn_that_ran_twice_since_its_commit_was_not_heard_does_nothing
         assert (await mailing.story(i)).count("operator_action submitted") == 1
 
 
-async def test_a_cancelled_act_does_nothing_more_and_what_was_done_stays(
+async def test_cancelled_action_stops_and_keeps_its_results(
     mailing: Centre, bulk: BulkActionRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk_step, "BATCH", 2)
@@ -224,7 +224,7 @@ async def test_a_cancelled_act_does_nothing_more_and_what_was_done_stays(
     assert (await bulk.cancel(OLGA, act.action_id)).note == "cancelled by otto", "once more does no harm"
 
 
-async def test_what_has_ended_cannot_be_cancelled_and_what_is_not_there_is_not_found(
+async def test_ended_action_cannot_be_cancelled_and_unknown_one_is_not_found(
     mailing: Centre, bulk: BulkActionRunner
 ) -> None:
     act = await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "nothing is parked")
@@ -238,7 +238,7 @@ async def test_what_has_ended_cannot_be_cancelled_and_what_is_not_there_is_not_f
             await bulk.cancel(OLGA, unknown)
 
 
-async def test_two_acts_take_turns(mailing: Centre, bulk: BulkActionRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_two_actions_take_turns(mailing: Centre, bulk: BulkActionRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small one need not wait until a large one is done."""
     monkeypatch.setattr(bulk_step, "BATCH", 1)
     await mailing.add_list("night")
@@ -253,7 +253,7 @@ async def test_two_acts_take_turns(mailing: Centre, bulk: BulkActionRunner, monk
     assert (await act_of(mailing, large)).status is BulkStatus.RUNNING
 
 
-async def test_an_act_that_fails_by_a_bug_does_not_keep_the_others_waiting(
+async def test_action_that_fails_by_a_bug_does_not_block_the_others(
     mailing: Centre, bulk: BulkActionRunner, clock: ManualClock
 ) -> None:
     await parked(mailing, 2)
@@ -305,7 +305,7 @@ async def test_a_retry_in_stages_halts_when_the_same_error_returns(
     assert [(await mailing.get(i)).status for i in ids].count(Status.PARKED) >= 19
 
 
-async def test_a_viewer_may_not_and_a_reason_is_required(mailing: Centre, bulk: BulkActionRunner) -> None:
+async def test_viewer_may_not_start_an_action_and_a_reason_is_required(mailing: Centre, bulk: BulkActionRunner) -> None:
     viewer = Actor("vera", Role.VIEWER)
     with pytest.raises(Denied):
         await bulk.start(viewer, BulkVerb.RETRY, PARKED, "please")
@@ -326,13 +326,17 @@ async def test_a_viewer_may_not_and_a_reason_is_required(mailing: Centre, bulk: 
         (Filter(is_overdue=True), "bulk.overdue"),
     ],
 )
-async def test_an_act_on_what_is_not_parked_is_refused(bulk: BulkActionRunner, wanted: Filter, code: str) -> None:
+async def test_action_on_rows_that_are_not_parked_is_rejected(
+    bulk: BulkActionRunner, wanted: Filter, code: str
+) -> None:
     with pytest.raises(InvalidInput) as refused:
         await bulk.start(OLGA, BulkVerb.RETRY, wanted, "please")
     assert refused.value.code == code
 
 
-async def test_old_acts_are_purged_in_batches_and_running_ones_never(mailing: Centre, bulk: BulkActionRunner) -> None:
+async def test_old_actions_are_purged_in_batches_and_running_ones_never(
+    mailing: Centre, bulk: BulkActionRunner
+) -> None:
     await parked(mailing, 5)
     old = await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "done long ago")
     await bulk.sweep()
@@ -351,9 +355,7 @@ async def test_old_acts_are_purged_in_batches_and_running_ones_never(mailing: Ce
 
 
 @pytest.mark.bad_input(55)
-async def test_an_act_that_is_asked_for_twice_under_one_id_is_begun_once(
-    mailing: Centre, bulk: BulkActionRunner
-) -> None:
+async def test_action_requested_twice_under_one_id_is_started_once(mailing: Centre, bulk: BulkActionRunner) -> None:
     await parked(mailing, 2)
     action_id = bulk.new_action_id()
     first = await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "mended", action_id=action_id)
@@ -368,7 +370,7 @@ async def test_an_act_that_is_asked_for_twice_under_one_id_is_begun_once(
     assert len(await mailing.rows("select event_id from audit where actor = 'olga'")) == 1
 
 
-async def test_acts_are_paged_newest_first_also_those_of_one_moment(mailing: Centre, bulk: BulkActionRunner) -> None:
+async def test_actions_are_paged_newest_first_even_at_the_same_time(mailing: Centre, bulk: BulkActionRunner) -> None:
     [one] = await parked(mailing, 1)
     begun = [
         (await bulk.start(OLGA, BulkVerb.RETRY, [Chosen(one)], f"reason {number}")).action_id for number in range(5)
@@ -387,7 +389,7 @@ async def test_acts_are_paged_newest_first_also_those_of_one_moment(mailing: Cen
     assert error.value.field == "cursor"
 
 
-async def test_an_acts_story_tells_what_its_rows_are_about(mailing: Centre, bulk: BulkActionRunner) -> None:
+async def test_history_of_an_action_describes_its_rows(mailing: Centre, bulk: BulkActionRunner) -> None:
     ids = await parked(mailing, 3)
     never = "0198c8a0-0000-7000-8000-000000000001"
     act = await bulk.start(OLGA, BulkVerb.DISCARD, [Chosen(i) for i in (*ids, never)], "not wanted")

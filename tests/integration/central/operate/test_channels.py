@@ -45,7 +45,7 @@ async def test_a_channel_whose_host_does_not_exist_is_neither_added_nor_changed(
         await adapter.close()
 
 
-async def test_a_host_that_has_gone_keeps_nobody_from_changing_the_rest(store_url: str) -> None:
+async def test_vanished_host_does_not_block_changes_of_other_settings(store_url: str) -> None:
     names = Names("mail.plant.example")
     async with open_centre(store_url, SystemClock()) as centre:
         adapter = EmailAdapter(outbound=Outbound(resolve=names.resolve))

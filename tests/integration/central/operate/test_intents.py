@@ -44,7 +44,7 @@ async def stored(centre: Centre, intent: Intent) -> Intent:
 
 
 @pytest.mark.req("DEC-27", "TEL-09")
-async def test_an_intent_waits_is_sent_and_keeps_what_the_site_answered(
+async def test_intent_waits_is_sent_and_stores_the_answer_of_the_site(
     centre: Centre, given: Intents, opened: OpenIntents, clock: ManualClock
 ) -> None:
     (one,) = await given.create(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE], reason="the system is back")
@@ -87,7 +87,7 @@ async def test_calls_of_several_sites_get_their_intents_together(centre: Centre,
     }
 
 
-async def test_of_an_act_on_several_sites_that_fails_at_one_nothing_is_kept(
+async def test_action_on_several_sites_that_fails_at_one_changes_nothing(
     centre: Centre, given: Intents, opened: OpenIntents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fieldpost.central.operate.intents.OPEN_MAX", 1)
@@ -107,7 +107,9 @@ async def test_of_an_act_on_several_sites_that_fails_at_one_nothing_is_kept(
 
 
 @pytest.mark.threat(7)
-async def test_a_viewer_gives_no_intent_and_cancels_none(centre: Centre, given: Intents, opened: OpenIntents) -> None:
+async def test_viewer_can_neither_create_nor_cancel_an_intent(
+    centre: Centre, given: Intents, opened: OpenIntents
+) -> None:
     viewer = Actor("vera", Role.VIEWER)
     (one,) = await given.create(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE])
     with pytest.raises(Denied):
@@ -117,7 +119,7 @@ async def test_a_viewer_gives_no_intent_and_cancels_none(centre: Centre, given: 
     assert (await opened.counts([]))[0] == {SITE: 1}
 
 
-async def test_what_no_site_could_do_is_refused(given: Intents, opened: OpenIntents) -> None:
+async def test_impossible_intent_is_rejected(given: Intents, opened: OpenIntents) -> None:
     cases: list[tuple[IntentKind, dict[str, Any], str]] = [
         (IntentKind.RETRY, {}, "intent.messages"),
         (IntentKind.RETRY, {"message_ids": ["nonsense"]}, "intent.bad_id"),
@@ -136,7 +138,7 @@ async def test_what_no_site_could_do_is_refused(given: Intents, opened: OpenInte
     assert (await opened.counts([]))[0] == {}
 
 
-async def test_an_unknown_site_is_told(given: Intents) -> None:
+async def test_unknown_site_is_reported(given: Intents) -> None:
     for site in ("south", "no\nsite"):
         with pytest.raises(NotFound) as raised:
             await given.create(OPERATOR, site, IntentKind.LIST_PARKED)
@@ -144,7 +146,7 @@ async def test_an_unknown_site_is_told(given: Intents) -> None:
 
 
 @pytest.mark.req("DEC-27")
-async def test_a_waiting_intent_can_be_cancelled_and_is_never_sent_then(
+async def test_cancelled_waiting_intent_is_never_sent(
     centre: Centre, given: Intents, opened: OpenIntents, clock: ManualClock
 ) -> None:
     one, two = await given.create(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE, TWO])
@@ -162,7 +164,7 @@ async def test_a_waiting_intent_can_be_cancelled_and_is_never_sent_then(
 
 
 @pytest.mark.req("DEC-27")
-async def test_what_waits_for_too_long_expires_as_unreachable_and_is_never_sent_then(
+async def test_intent_that_waits_too_long_expires_as_unreachable_and_is_never_sent(
     centre: Centre, given: Intents, opened: OpenIntents, clock: ManualClock
 ) -> None:
     one, two = await given.create(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE, TWO])
@@ -186,7 +188,7 @@ async def test_what_waits_for_too_long_expires_as_unreachable_and_is_never_sent_
 
 
 @pytest.mark.threat(6)
-async def test_a_site_settles_its_own_intents_alone_and_each_once(
+async def test_site_settles_only_its_own_intents_and_each_once(
     centre: Centre, given: Intents, opened: OpenIntents
 ) -> None:
     (one,) = await given.create(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE])
@@ -204,7 +206,7 @@ async def test_a_site_settles_its_own_intents_alone_and_each_once(
 
 
 @pytest.mark.req("TEL-06")
-async def test_the_answer_to_a_look_is_kept_with_the_intent_and_bounded(
+async def test_answer_to_a_query_is_stored_with_the_intent_and_limited(
     centre: Centre, given: Intents, opened: OpenIntents
 ) -> None:
     (look,) = await given.create(OPERATOR, SITE, IntentKind.LIST_PARKED, arguments={"limit": 2})

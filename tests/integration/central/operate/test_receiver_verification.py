@@ -147,7 +147,7 @@ async def test_a_subscriber_gets_the_notices_about_its_own_subscriptions_only(ho
 
 @pytest.mark.dec("DEC-81")
 @pytest.mark.threat(17)
-async def test_an_answer_that_comes_after_the_url_was_changed_verifies_nothing(hooks: Receiving) -> None:
+async def test_answer_after_a_change_of_the_url_verifies_nothing(hooks: Receiving) -> None:
     subscription = await subscribe(hooks)
     id_ = subscription.subscription_id
     adapter = ScriptedAdapter("webhook")

@@ -49,9 +49,7 @@ async def insert(centre: Centre, *submitted: Submission) -> set[str]:
     "LIF-02",
     "TOP-07",
 )
-async def test_a_row_holds_all_that_was_submitted_and_begins_pending_and_due(
-    centre: Centre, clock: ManualClock
-) -> None:
+async def test_row_has_all_submitted_fields_and_starts_pending_and_due(centre: Centre, clock: ManualClock) -> None:
     one = submission(1)
     assert await insert(centre, one) == {one.notification_id}
     assert await centre.get(one.notification_id) == Notification(
@@ -83,7 +81,7 @@ async def test_a_row_holds_all_that_was_submitted_and_begins_pending_and_due(
 
 
 @pytest.mark.req("ING-02", "ING-06", "TBL-02")
-async def test_an_id_that_stands_is_left_as_it_is(centre: Centre, clock: ManualClock) -> None:
+async def test_existing_id_is_not_changed(centre: Centre, clock: ManualClock) -> None:
     first = submission(1)
     await insert(centre, first)
     before = await centre.get(first.notification_id)
@@ -94,14 +92,14 @@ async def test_an_id_that_stands_is_left_as_it_is(centre: Centre, clock: ManualC
 
 
 @pytest.mark.req("ING-02")
-async def test_of_a_batch_that_stands_already_nothing_is_inserted(centre: Centre) -> None:
+async def test_batch_of_existing_ids_inserts_nothing(centre: Centre) -> None:
     batch = [submission(number) for number in range(3)]
     assert await insert(centre, *batch) == {one.notification_id for one in batch}
     assert await insert(centre, *batch) == set()
 
 
 @pytest.mark.req("TBL-11")
-async def test_what_no_row_of_a_batch_has_is_empty_in_each_and_what_one_has_is_its_own(centre: Centre) -> None:
+async def test_optional_columns_of_a_batch_are_set_per_row(centre: Centre) -> None:
     bare = Provenance(SITE)
     first, second = (replace(submission(number, enqueued_at=None), provenance=bare) for number in (1, 2))
     await insert(centre, first, second)
@@ -133,7 +131,9 @@ async def test_of_two_nodes_that_insert_the_same_ids_each_id_is_inserted_by_one(
 
 
 @pytest.mark.req("DEC-12")
-async def test_standing_tells_who_sent_what_of_rows_and_of_purged_ones(centre: Centre, clock: ManualClock) -> None:
+async def test_stored_content_returns_site_and_digest_of_rows_and_purged_ones(
+    centre: Centre, clock: ManualClock
+) -> None:
     row, purged, absent = submission(1), submission(2, site="other"), submission(3)
     await insert(centre, row)
     await centre.store.write(bury, purged, clock.now())
@@ -151,7 +151,7 @@ async def test_a_purged_id_is_not_inserted_again(centre: Centre, clock: ManualCl
 
 
 @pytest.mark.req("DEC-04")
-async def test_the_sites_time_orders_nothing(centre: Centre, clock: ManualClock) -> None:
+async def test_time_of_the_site_does_not_affect_the_order(centre: Centre, clock: ManualClock) -> None:
     early = submission(2, enqueued_at=to_text(ENQUEUED - timedelta(days=9000)))
     await insert(centre, submission(1))
     clock.advance(1)
@@ -183,7 +183,7 @@ ILLEGAL = {
 
 @pytest.mark.req("TBL-07", "LIF-01")
 @pytest.mark.parametrize("change", ILLEGAL.values(), ids=ILLEGAL)
-async def test_the_table_refuses_a_state_that_the_rules_do_not_know(centre: Centre, change: str) -> None:
+async def test_table_rejects_an_invalid_state(centre: Centre, change: str) -> None:
     await insert(centre, submission(1))
     with pytest.raises(IntegrityError):
         await centre.execute(f"update notifications set {change}")
@@ -192,7 +192,7 @@ async def test_the_table_refuses_a_state_that_the_rules_do_not_know(centre: Cent
 
 @pytest.mark.req("LIF-01", "TBL-07")
 @pytest.mark.parametrize("status", ["pending", "retrying", "delivered", "parked", "discarded"])
-async def test_the_table_takes_the_five_statuses(centre: Centre, status: str) -> None:
+async def test_table_accepts_the_five_statuses(centre: Centre, status: str) -> None:
     await insert(centre, submission(1))
     is_live = status in ("pending", "retrying")
     await centre.execute(

@@ -106,7 +106,7 @@ async def test_a_late_result_is_audited_and_changes_nothing(mailing: Centre, clo
     ["and notifications.claim_token = u.claim_token", "and notifications.claim_owner = :owner"],
     ids=["token", "owner"],
 )
-async def test_the_check_of_late_results_notices_when_the_statement_forgets_whose_claim_it_is(
+async def test_check_of_late_results_detects_a_statement_without_the_claim_condition(
     mailing: Centre, clock: ManualClock, condition: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: the update without one of its conditions, which only the other one would hide."""

@@ -78,7 +78,7 @@ def all_of(conn: Connection, wanted: AuditFilter, limit: int) -> list[AuditEntry
         before = page.end
 
 
-async def test_every_filter_finds_what_its_rule_says_newest_first_and_in_pages_of_any_size(
+async def test_every_filter_finds_matching_entries_newest_first_in_pages_of_any_size(
     centre: Centre, clock: ManualClock
 ) -> None:
     rng = random.Random(20261115)
@@ -99,7 +99,7 @@ async def test_every_filter_finds_what_its_rule_says_newest_first_and_in_pages_o
 
 
 @pytest.mark.bad_input(45)
-async def test_signs_of_sql_are_looked_for_as_they_are(centre: Centre, clock: ManualClock) -> None:
+async def test_sql_wildcards_are_searched_literally(centre: Centre, clock: ManualClock) -> None:
     [entry] = some_entries(clock, 1, random.Random(1))
     odd = replace(entry, kind=AuditKind.OPERATOR_ACTION, actor="%_'; drop table audit --")
     await centre.store.write(audit.add, [odd])
@@ -127,9 +127,7 @@ async def grown(centre: Centre) -> Centre:
         ({"about": "01936f3e-7f7c-7000-8000-000000000001"}, "ix_audit_correlation_id"),
     ],
 )
-async def test_what_is_rare_is_found_at_once_by_an_index_of_its_own(
-    grown: Centre, asked: dict[str, str], index: str
-) -> None:
+async def test_rare_entries_are_found_by_a_matching_index(grown: Centre, asked: dict[str, str], index: str) -> None:
     found = await grown.store.read(partial(find, limit=50), AuditFilter.parse(asked))
     assert len(found.entries) == (50 if not asked else 3)
     assert (found.end is None) is bool(asked), "all of it in one look"
@@ -139,7 +137,7 @@ async def test_what_is_rare_is_found_at_once_by_an_index_of_its_own(
     assert "SCAN audit\n" not in first + "\n"
 
 
-async def test_what_no_index_carries_is_looked_for_in_pieces(grown: Centre) -> None:
+async def test_search_without_an_index_runs_in_pieces(grown: Centre) -> None:
     """Each look has an end; whoever goes on from there finds it."""
     wanted = AuditFilter.parse({"kind": "notify_send", "actor": "nobody.py"})
     first = await grown.store.read(partial(find, limit=50), wanted)

@@ -22,7 +22,7 @@ def count_one(breaker: Breaker) -> Breaker:
     return replace(breaker, failures=breaker.failures + 1)
 
 
-async def test_a_breaker_comes_back_as_the_rule_made_it(centre: Centre, clock: ManualClock) -> None:
+async def test_breaker_round_trips(centre: Centre, clock: ManualClock) -> None:
     opened = await centre.store.write(
         breakers.change,
         KEY,
@@ -44,7 +44,7 @@ async def test_a_rule_that_changes_nothing_writes_nothing(centre: Centre) -> Non
     assert await centre.store.read(breakers.of_channels_and_lists) == {}
 
 
-async def test_load_gives_those_asked_for_or_all(centre: Centre) -> None:
+async def test_load_returns_the_requested_breakers_or_all(centre: Centre) -> None:
     for key in ("channel:a", "channel:b"):
         await centre.store.write(breakers.change, key, count_one)
     assert set(await centre.store.read(breakers.of_channels_and_lists)) == {"channel:a", "channel:b"}
@@ -105,7 +105,7 @@ async def test_due_rows_of_the_keys_are_held_in_a_set_without_an_attempt(centre:
 
 
 @pytest.mark.req("DEC-10", "DEC-22")
-async def test_held_rows_come_free_in_bounded_batches(centre: Centre, clock: ManualClock) -> None:
+async def test_held_rows_are_released_in_limited_batches(centre: Centre, clock: ManualClock) -> None:
     behind = await centre.send_many(5)
     until = clock.now() + timedelta(seconds=600)
     await centre.store.write(breakers.hold_rows, [("list:ops", KEY, "down", until)], 100, now=centre.store.now())
@@ -125,7 +125,7 @@ async def test_held_rows_come_free_in_bounded_batches(centre: Centre, clock: Man
 
 
 @pytest.mark.req("DEC-10")
-async def test_rows_behind_a_counting_breaker_come_free_when_their_hold_is_over(
+async def test_rows_behind_a_counting_breaker_are_released_when_their_hold_ends(
     centre: Centre, clock: ManualClock
 ) -> None:
     sent = await centre.send()
@@ -136,7 +136,7 @@ async def test_rows_behind_a_counting_breaker_come_free_when_their_hold_is_over(
     assert (await centre.get(sent)).due_at == until
 
 
-async def test_held_keys_tells_each_breaker_with_its_earliest_row(centre: Centre, clock: ManualClock) -> None:
+async def test_held_keys_returns_each_breaker_with_its_earliest_row(centre: Centre, clock: ManualClock) -> None:
     start = clock.now()
     for number, name in enumerate(("a", "b", "a")):
         await centre.send(name)
@@ -151,7 +151,7 @@ async def test_held_keys_tells_each_breaker_with_its_earliest_row(centre: Centre
     }
 
 
-async def test_rows_of_a_key_that_has_another_breaker_now_come_free(centre: Centre, clock: ManualClock) -> None:
+async def test_rows_of_a_key_with_another_breaker_now_are_released(centre: Centre, clock: ManualClock) -> None:
     moved, stays = await centre.send("moved"), await centre.send("stays")
     until = clock.now() + timedelta(seconds=600)
     for name in ("moved", "stays"):

@@ -58,7 +58,7 @@ async def test_a_claim_changes_neither_status_nor_version(centre: Centre) -> Non
 
 
 @pytest.mark.req("DEC-06")
-async def test_a_claimed_row_is_nobody_elses_until_its_lease_is_over(centre: Centre, clock: ManualClock) -> None:
+async def test_claimed_row_is_exclusive_until_its_lease_ends(centre: Centre, clock: ManualClock) -> None:
     sent = await centre.send()
     await centre.claim("a")
     clock.advance(LEASE_S - 0.001)
@@ -103,7 +103,7 @@ async def test_claims_at_the_same_time_never_share_a_row(centre: Centre, clock: 
 
 
 @pytest.mark.req("DSP-04", "LIF-03")
-async def test_a_lane_takes_only_what_is_its_own_and_due(centre: Centre, clock: ManualClock) -> None:
+async def test_lane_claims_only_its_own_due_rows(centre: Centre, clock: ManualClock) -> None:
     fresh, due, later, done = await centre.send_many(4)
     await centre.execute(
         "update notifications set status = 'retrying', last_error = 'x', next_attempt_at = due_at"
@@ -123,7 +123,7 @@ async def test_a_lane_takes_only_what_is_its_own_and_due(centre: Centre, clock: 
 
 
 @pytest.mark.req("DSP-05", "DEC-08")
-async def test_of_one_list_the_longest_due_go_first_and_no_more_than_asked(centre: Centre, clock: ManualClock) -> None:
+async def test_longest_due_rows_of_a_list_are_claimed_first_up_to_the_limit(centre: Centre, clock: ManualClock) -> None:
     sent = []
     for _ in range(6):
         sent.append(await centre.send())
@@ -133,7 +133,7 @@ async def test_of_one_list_the_longest_due_go_first_and_no_more_than_asked(centr
 
 
 @pytest.mark.req("DEC-08")
-async def test_of_each_key_no_more_than_its_free_slots_are_taken(centre: Centre) -> None:
+async def test_claims_per_key_are_limited_to_its_free_slots(centre: Centre) -> None:
     for name in ("a", "b", "c"):
         await centre.send_many(10, name)
     taken = await centre.claim(per_key=4, busy={"list:a": 4, "list:b": 3})
@@ -141,7 +141,7 @@ async def test_of_each_key_no_more_than_its_free_slots_are_taken(centre: Centre)
 
 
 @pytest.mark.req("DEC-08", "DEC-09")
-async def test_saturated_keys_use_up_nothing_of_what_the_others_may_have(centre: Centre) -> None:
+async def test_saturated_keys_use_up_nothing_of_the_limit(centre: Centre) -> None:
     for name in ("a", "b", "c", "z"):
         await centre.send_many(10, name)
     busy = dict.fromkeys(("list:a", "list:b", "list:c"), 4)
@@ -150,7 +150,7 @@ async def test_saturated_keys_use_up_nothing_of_what_the_others_may_have(centre:
 
 
 @pytest.mark.req("DEC-09")
-async def test_the_walk_begins_behind_the_last_key_and_goes_round(centre: Centre) -> None:
+async def test_walk_starts_after_the_last_key_and_wraps_around(centre: Centre) -> None:
     for name in ("a", "b", "c"):
         await centre.send_many(2, name)
     taken = await centre.claim(limit=4, after="list:b")
@@ -158,7 +158,7 @@ async def test_the_walk_begins_behind_the_last_key_and_goes_round(centre: Centre
 
 
 @pytest.mark.req("DEC-10")
-async def test_held_rows_are_left_alone(centre: Centre, clock: ManualClock) -> None:
+async def test_held_rows_are_not_claimed(centre: Centre, clock: ManualClock) -> None:
     held, free = await centre.send_many(2)
     await hold(centre, held)
     clock.advance(3600)
@@ -167,7 +167,7 @@ async def test_held_rows_are_left_alone(centre: Centre, clock: ManualClock) -> N
 
 @pytest.mark.fault(26)
 @pytest.mark.req("DEC-06")
-async def test_a_node_does_not_take_again_what_it_works_on_even_if_the_clock_leapt(
+async def test_node_does_not_claim_its_rows_in_flight_again_even_after_a_clock_jump(
     centre: Centre, clock: ManualClock
 ) -> None:
     mine, others = await centre.send_many(2)
@@ -191,7 +191,7 @@ async def test_targets_are_fixed_by_the_first_claim(centre: Centre, clock: Manua
 
 
 @pytest.mark.req("DEC-07")
-async def test_renewal_lengthens_only_what_is_still_the_owners(centre: Centre, clock: ManualClock) -> None:
+async def test_renewal_extends_only_claims_still_held_by_the_owner(centre: Centre, clock: ManualClock) -> None:
     kept, lost = await centre.send_many(2)
     await centre.claim("a")
     await centre.execute(f"update notifications set claim_token = 2 where notification_id = '{lost}'")
@@ -206,7 +206,7 @@ async def test_renewal_lengthens_only_what_is_still_the_owners(centre: Centre, c
 
 
 @pytest.mark.fault(59)
-async def test_release_gives_rows_back_as_they_were_and_says_why(centre: Centre, clock: ManualClock) -> None:
+async def test_release_returns_rows_unchanged_with_the_reason(centre: Centre, clock: ManualClock) -> None:
     sent = await centre.send()
     before = await centre.get(sent)
     await centre.claim("a")
@@ -283,7 +283,7 @@ async def test_a_probe_takes_one_held_row_of_its_breaker(centre: Centre, clock: 
     assert len(await probe()) == 1
 
 
-async def test_next_work_names_waiting_lanes_and_the_time_of_the_first_timed_row(
+async def test_next_work_returns_waiting_lanes_and_the_time_of_the_first_timed_row(
     centre: Centre, clock: ManualClock
 ) -> None:
     async def next_work() -> Any:

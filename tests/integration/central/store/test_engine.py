@@ -99,7 +99,7 @@ async def waiting_together(store: Store, *functions: Callable[..., Any]) -> list
     return await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_what_was_written_is_there_for_every_other_connection(store: Store, store_url: str) -> None:
+async def test_committed_rows_are_visible_to_every_connection(store: Store, store_url: str) -> None:
     assert await store.write(note, "one") == "one"
     other = open_store(store_url)
     assert await notes(other) == ["one"]
@@ -130,7 +130,7 @@ async def test_a_reader_cannot_write(store: Store) -> None:
     assert await notes(store) == ["two"]
 
 
-async def test_a_function_that_fails_leaves_nothing(store: Store) -> None:
+async def test_failed_write_leaves_nothing(store: Store) -> None:
     def write_and_fail(conn: Connection) -> None:
         note(conn, "half")
         raise ValueError("no")
@@ -156,7 +156,7 @@ async def test_a_commit_that_fails_fails_the_write(store: Store) -> None:
 
 
 @pytest.mark.req("DEC-02")
-async def test_what_waits_together_is_committed_together(embedded: Store, sqlite_url: str) -> None:
+async def test_waiting_writes_are_committed_together(embedded: Store, sqlite_url: str) -> None:
     file = Path(sqlite_url.removeprefix("sqlite:///") + "-wal")
     before = commits_in(file)
     functions = [lambda conn, n=n: note(conn, f"{n:03}") for n in range(100)]
@@ -166,7 +166,7 @@ async def test_what_waits_together_is_committed_together(embedded: Store, sqlite
 
 
 @pytest.mark.req("ING-03")
-async def test_a_write_has_no_result_before_its_commit(embedded: Store) -> None:
+async def test_write_returns_only_after_its_commit(embedded: Store) -> None:
     ran, at_commit, go_on = threading.Event(), threading.Event(), threading.Event()
 
     def work(_conn: Connection) -> int:
@@ -189,7 +189,7 @@ async def test_a_write_has_no_result_before_its_commit(embedded: Store) -> None:
     assert await writing == 7
 
 
-async def test_a_function_that_fails_spoils_none_that_waited_with_it(embedded: Store) -> None:
+async def test_failed_write_does_not_affect_writes_that_waited_with_it(embedded: Store) -> None:
     def write_and_fail(conn: Connection) -> None:
         note(conn, "half")
         raise ValueError("no")
@@ -212,7 +212,7 @@ async def test_a_failed_commit_fails_all_that_waited_together(embedded: Store) -
     assert await notes(embedded) == ["later"]
 
 
-async def test_a_write_given_up_while_it_waits_is_not_done(embedded: Store) -> None:
+async def test_cancelled_waiting_write_is_not_executed(embedded: Store) -> None:
     busy = Busy(embedded)
     await busy.began()
     given_up = asyncio.create_task(embedded.write(note, "given up"))
@@ -226,7 +226,7 @@ async def test_a_write_given_up_while_it_waits_is_not_done(embedded: Store) -> N
     assert await notes(embedded) == ["kept"]
 
 
-async def test_closing_finishes_what_waits(store_url: str) -> None:
+async def test_closing_finishes_waiting_writes(store_url: str) -> None:
     store = open_store(store_url)
     await prepare(store)
     written = asyncio.gather(*(store.write(note, str(number)) for number in range(5)))
@@ -264,7 +264,7 @@ async def test_a_database_locked_by_another_process_is_waited_for(embedded: Stor
 
 
 @pytest.mark.fault(33)
-async def test_a_database_that_stays_locked_is_a_typed_refusal_for_all_who_wait(
+async def test_database_that_stays_locked_raises_a_typed_error_for_all_waiters(
     embedded: Store, sqlite_url: str
 ) -> None:
     await embedded.write(lambda conn: conn.exec_driver_sql("pragma busy_timeout = 50").close())
@@ -329,7 +329,7 @@ PASSING = {
 
 @pytest.mark.fault(30)
 @pytest.mark.parametrize("code", PASSING, ids=PASSING.values())
-async def test_a_passing_trouble_of_the_database_is_tried_again(pg_url: str, code: str) -> None:
+async def test_transient_error_of_the_database_is_retried(pg_url: str, code: str) -> None:
     store = open_store(pg_url)
     await prepare(store)
     ran: list[str] = []
@@ -340,7 +340,7 @@ async def test_a_passing_trouble_of_the_database_is_tried_again(pg_url: str, cod
 
 
 @pytest.mark.fault(30)
-async def test_a_trouble_that_does_not_pass_is_unavailable_after_a_few_tries(pg_url: str) -> None:
+async def test_lasting_error_of_the_database_is_unavailable_after_a_few_tries(pg_url: str) -> None:
     store = open_store(pg_url)
     await prepare(store)
     ran: list[str] = []
@@ -378,7 +378,7 @@ async def test_a_real_deadlock_costs_neither_side_its_transaction(pg_url: str) -
 
 @pytest.mark.fault(66)
 @pytest.mark.parametrize("code", ["25006", "53100", "53300"], ids=["read-only", "disk full", "too many connections"])
-async def test_a_server_that_takes_nothing_is_unavailable_at_once(pg_url: str, code: str) -> None:
+async def test_server_that_accepts_nothing_is_unavailable_at_once(pg_url: str, code: str) -> None:
     store = open_store(pg_url)
     await prepare(store)
     ran: list[str] = []
@@ -390,7 +390,7 @@ async def test_a_server_that_takes_nothing_is_unavailable_at_once(pg_url: str, c
     await store.close()
 
 
-async def test_our_own_mistake_is_not_called_unavailable(store: Store) -> None:
+async def test_programming_error_is_not_reported_as_unavailable(store: Store) -> None:
     with pytest.raises(DBAPIError):
         await store.write(lambda conn: conn.exec_driver_sql("select from nowhere at all"))
 
@@ -415,7 +415,7 @@ async def test_a_commit_whose_answer_is_lost_is_run_again(pg_url: str) -> None:
 
 
 @pytest.mark.fault(27)
-async def test_a_server_that_is_away_is_unavailable(tmp_path: Path) -> None:
+async def test_unreachable_server_is_unavailable(tmp_path: Path) -> None:
     store = open_store(f"postgresql://postgres@/x?host={tmp_path}")
     with pytest.raises(Unavailable):
         await store.write(note, "one")
@@ -442,7 +442,7 @@ def commits_in(wal: Path) -> int:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX")
-async def test_an_embedded_database_is_made_for_its_owner_alone_and_keeps_the_mode_it_has(tmp_path: Path) -> None:
+async def test_new_embedded_database_is_private_and_an_existing_one_keeps_its_mode(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         url = f"sqlite:///{tmp_path / 'new' / 'central.db'}"

@@ -45,7 +45,7 @@ async def test_renewal_keeps_the_epoch(centre: Centre, clock: ManualClock) -> No
         assert (await grant(centre, 1, known=2)).is_granted is False
 
 
-async def test_epoch_that_was_given_back_is_free_at_once(centre: Centre) -> None:
+async def test_released_epoch_is_free_at_once(centre: Centre) -> None:
     await grant(centre, 0, known=1)
     assert not (await centre.store.write(epochs.give_back, SITE, 1, 3)).is_granted
     assert (await centre.store.write(epochs.give_back, SITE, 0, 2)).is_granted

@@ -83,7 +83,7 @@ async def test_every_kpi_is_read_from_an_index_without_history_or_by_its_end(gro
 
 @pytest.mark.req("DEC-16")
 @pytest.mark.parametrize("most", [notifications.FEW, LIVE // 2], ids=["few", "many"])
-async def test_what_is_overdue_is_found_by_what_waits_and_not_by_the_history(
+async def test_overdue_rows_are_found_without_reading_history(
     grown: Centre, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(notifications, "FEW", most)
@@ -107,7 +107,7 @@ async def test_what_is_overdue_is_found_by_what_waits_and_not_by_the_history(
 
 
 @pytest.mark.req("DEC-18")
-async def test_a_batch_of_the_purge_reads_its_own_rows_alone(grown: Centre, clock: ManualClock) -> None:
+async def test_batch_of_the_purge_reads_only_its_own_rows(grown: Centre, clock: ManualClock) -> None:
     """Also one late in the sweep: it goes on behind the last, instead of walking over what is gone."""
     await grow(grown, MANY)
     clock.advance(timedelta(days=366).total_seconds())
@@ -132,7 +132,7 @@ async def test_a_batch_of_the_purge_reads_its_own_rows_alone(grown: Centre, cloc
 
 
 @pytest.mark.req("KPI-01")
-async def test_the_counts_of_the_console_end_at_a_number_whatever_the_history(centre: Centre) -> None:
+async def test_counts_of_the_console_stop_at_a_maximum_with_any_history(centre: Centre) -> None:
     await grow(centre, MANY)
     await centre.store.write(fill, "live", LIVE)
 

@@ -44,7 +44,7 @@ async def test_a_token_is_revoked_once(centre: Centre, clock: ManualClock) -> No
     assert found.revoked_at == clock.now()
 
 
-async def test_a_site_is_known_by_name_and_by_when_it_was_heard(centre: Centre, clock: ManualClock) -> None:
+async def test_site_has_a_name_and_a_time_of_last_contact(centre: Centre, clock: ManualClock) -> None:
     start = clock.now()
     await centre.store.write(sites.add, "plant-8", start)
     await centre.store.write(sites.add, "plant-7", start)
@@ -71,7 +71,7 @@ async def test_an_operator_has_a_password_hash_and_a_known_role(centre: Centre, 
     assert await centre.store.read(identities.get_user, "bert") is None
 
 
-async def test_a_node_says_that_it_lives_until_it_stops(centre: Centre, clock: ManualClock) -> None:
+async def test_node_reports_that_it_is_alive_until_it_stops(centre: Centre, clock: ManualClock) -> None:
     start = clock.now()
     await centre.store.write(nodes.start, "node-1", "host", "1.0", now=centre.store.now())
     clock.advance(5)

@@ -17,7 +17,7 @@ async def load(centre: Centre, folder: Path, **options: str) -> Keyring:
 
 
 @pytest.mark.threat(24)
-async def test_the_first_start_makes_a_key_that_its_owner_alone_may_read(centre: Centre, tmp_path: Path) -> None:
+async def test_first_start_creates_a_private_key_file(centre: Centre, tmp_path: Path) -> None:
     ring = await load(centre, tmp_path)
     file = tmp_path / "secret.key"
     assert file.stat().st_mode & 0o777 == 0o600
@@ -27,7 +27,7 @@ async def test_the_first_start_makes_a_key_that_its_owner_alone_may_read(centre:
 
 
 @pytest.mark.fault(67)
-async def test_a_key_that_is_gone_is_not_replaced_by_another(centre: Centre, tmp_path: Path) -> None:
+async def test_missing_key_is_not_replaced(centre: Centre, tmp_path: Path) -> None:
     await load(centre, tmp_path)
     (tmp_path / "secret.key").unlink()
     with capture_logs() as lines:
@@ -38,13 +38,13 @@ async def test_a_key_that_is_gone_is_not_replaced_by_another(centre: Centre, tmp
     assert [line["event"] for line in lines] == ["secrets.no_key"]
 
 
-async def test_a_second_node_does_not_make_a_key_of_its_own(centre: Centre, tmp_path: Path) -> None:
+async def test_second_node_does_not_create_another_key(centre: Centre, tmp_path: Path) -> None:
     await load(centre, tmp_path / "one")
     second = await load(centre, tmp_path / "two")
     assert second.key_ids == ()
 
 
-async def test_the_environment_stands_above_the_file(centre: Centre, tmp_path: Path) -> None:
+async def test_environment_has_precedence_over_the_file(centre: Centre, tmp_path: Path) -> None:
     ring = await load(centre, tmp_path, key=KEY)
     assert len(ring.key_ids) == 1
     assert not (tmp_path / "secret.key").exists()
@@ -53,7 +53,7 @@ async def test_the_environment_stands_above_the_file(centre: Centre, tmp_path: P
 
 @pytest.mark.fault(67)
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"\xff\xfe", b"x" * 100_000])
-async def test_a_key_file_that_holds_no_key_leaves_the_node_without_one(
+async def test_key_file_without_a_key_leaves_the_node_without_one(
     centre: Centre, tmp_path: Path, content: bytes
 ) -> None:
     (tmp_path / "mine.key").write_bytes(content)
@@ -63,7 +63,7 @@ async def test_a_key_file_that_holds_no_key_leaves_the_node_without_one(
 
 
 @pytest.mark.threat(24)
-async def test_a_key_file_that_others_may_read_is_told_of(centre: Centre, tmp_path: Path) -> None:
+async def test_key_file_readable_by_others_is_reported(centre: Centre, tmp_path: Path) -> None:
     file = tmp_path / "secret.key"
     file.write_text(KEY)
     file.chmod(0o644)

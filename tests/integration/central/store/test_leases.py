@@ -16,7 +16,7 @@ async def take(centre: Centre, owner: str, lease_s: float = 15) -> Lease | None:
 
 
 @pytest.mark.req("DEC-06")
-async def test_a_lease_is_anothers_only_once_it_has_run_out(centre: Centre, clock: ManualClock) -> None:
+async def test_lease_is_granted_to_another_only_after_it_expired(centre: Centre, clock: ManualClock) -> None:
     assert await take(centre, "a") == Lease(LEADER, "a", clock.now() + timedelta(seconds=15), 1)
     clock.advance(14.999999)
     assert await take(centre, "b") is None
@@ -26,7 +26,7 @@ async def test_a_lease_is_anothers_only_once_it_has_run_out(centre: Centre, cloc
 
 
 @pytest.mark.req("DEC-06")
-async def test_its_owner_renews_a_lease_under_the_same_token(centre: Centre, clock: ManualClock) -> None:
+async def test_owner_renews_a_lease_under_the_same_token(centre: Centre, clock: ManualClock) -> None:
     for _ in range(4):
         lease = await take(centre, "a")
         assert lease == Lease(LEADER, "a", clock.now() + timedelta(seconds=15), 1)
@@ -34,13 +34,13 @@ async def test_its_owner_renews_a_lease_under_the_same_token(centre: Centre, clo
         assert await take(centre, "b") is None
 
 
-async def test_of_many_that_ask_at_once_one_gets_it(centre: Centre) -> None:
+async def test_lease_has_one_winner_among_concurrent_requests(centre: Centre) -> None:
     found = await asyncio.gather(*(take(centre, f"node-{number}") for number in range(8)))
     (winner,) = [lease for lease in found if lease is not None]
     assert await centre.store.read(leases.all_leases) == [winner]
 
 
-async def test_a_released_lease_is_free_at_once_and_only_its_owner_can_release_it(centre: Centre) -> None:
+async def test_released_lease_is_free_at_once_and_only_its_owner_can_release(centre: Centre) -> None:
     await take(centre, "a")
     await centre.store.write(leases.release, LEADER, "b", now=centre.store.now())
     assert await take(centre, "b") is None
@@ -57,7 +57,7 @@ async def test_voided_leases_are_free_at_once(centre: Centre) -> None:
 
 
 @pytest.mark.req("DEC-04", "DEC-06")
-async def test_on_postgresql_the_databases_clock_is_the_referee(pg_url: str) -> None:
+async def test_on_postgresql_leases_use_the_clock_of_the_database(pg_url: str) -> None:
     """Of two nodes on one database none takes the other's lease early, however wrong its own clock is."""
     async with open_centre(pg_url) as one:
         lease = await one.store.write(leases.take, LEADER, "a", lease_s=15, now=None)

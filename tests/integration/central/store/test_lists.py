@@ -15,7 +15,7 @@ from support.centre import Centre
 
 
 @pytest.mark.req("TOP-05")
-async def test_a_list_comes_back_with_its_targets_in_order(centre: Centre, clock: ManualClock) -> None:
+async def test_list_is_read_with_its_targets_in_order(centre: Centre, clock: ManualClock) -> None:
     made = NotificationList("ops", "email", "mail", ("b@example.org", "a@example.org"), park_uncertain=True)
     await centre.store.write(lists.add_list, made, clock.now())
     await centre.store.write(lists.add_list, NotificationList("empty", "teams"), clock.now())
@@ -26,7 +26,7 @@ async def test_a_list_comes_back_with_its_targets_in_order(centre: Centre, clock
     assert await centre.store.read(lists.get_list, "nobody") is None
 
 
-async def test_a_name_is_taken_once(centre: Centre, clock: ManualClock) -> None:
+async def test_name_is_unique(centre: Centre, clock: ManualClock) -> None:
     await centre.add_list("ops")
     await centre.add_channel("mail")
     with pytest.raises(IntegrityError):
@@ -36,7 +36,7 @@ async def test_a_name_is_taken_once(centre: Centre, clock: ManualClock) -> None:
     assert len(await centre.store.read(lists.all_lists)) == len(await centre.store.read(lists.all_channels)) == 1
 
 
-async def test_a_removed_list_is_gone_with_its_targets(centre: Centre) -> None:
+async def test_removed_list_is_deleted_with_its_targets(centre: Centre) -> None:
     await centre.add_list("ops", "a@example.org")
     assert await centre.store.write(lists.remove_list, "ops")
     assert not await centre.store.write(lists.remove_list, "ops")
@@ -46,7 +46,7 @@ async def test_a_removed_list_is_gone_with_its_targets(centre: Centre) -> None:
     assert found.targets == ("b@example.org",)
 
 
-async def test_of_a_type_the_newest_default_channel_is_the_default(centre: Centre, clock: ManualClock) -> None:
+async def test_newest_default_channel_of_a_type_is_the_default(centre: Centre, clock: ManualClock) -> None:
     await centre.add_channel("old")
     await centre.add_channel("teams", type="teams")
     await centre.add_channel("new")
@@ -59,7 +59,7 @@ async def test_of_a_type_the_newest_default_channel_is_the_default(centre: Centr
         await centre.execute("update channels set is_default = true where channel_name = 'old'")
 
 
-async def test_a_channel_is_changed_only_as_it_was_seen(centre: Centre, clock: ManualClock) -> None:
+async def test_channel_is_changed_only_at_the_version_seen(centre: Centre, clock: ManualClock) -> None:
     await centre.add_channel("mail", host="mail.example.org")
     seen = await centre.store.read(lists.get_channel, "mail")
     assert seen is not None
@@ -75,7 +75,7 @@ async def test_a_channel_is_changed_only_as_it_was_seen(centre: Centre, clock: M
     assert await centre.store.read(lists.get_channel, "mail") is None
 
 
-async def test_the_directory_holds_lists_without_targets_and_channels(mailing: Centre) -> None:
+async def test_directory_contains_lists_without_targets_and_channels(mailing: Centre) -> None:
     found = await mailing.store.read(lists.directory)
     assert found == Directory(
         {"ops": NotificationList("ops", "email")},
@@ -83,7 +83,7 @@ async def test_the_directory_holds_lists_without_targets_and_channels(mailing: C
     )
 
 
-async def test_a_list_is_changed_only_as_it_was_seen_and_keeps_the_targets_that_stay(
+async def test_list_is_changed_only_at_the_version_seen_and_keeps_remaining_targets(
     centre: Centre, clock: ManualClock
 ) -> None:
     await centre.add_list("ops", "a@example.org", "b@example.org")
@@ -116,18 +116,14 @@ async def test_a_list_is_changed_only_as_it_was_seen_and_keeps_the_targets_that_
     ],
     ids=lambda policy: type(policy).__name__.lower(),
 )
-async def test_a_retry_policy_of_every_kind_comes_back_as_it_was(
-    centre: Centre, clock: ManualClock, policy: RetryPolicy
-) -> None:
+async def test_retry_policy_of_every_kind_round_trips(centre: Centre, clock: ManualClock, policy: RetryPolicy) -> None:
     await centre.store.write(lists.add_list, NotificationList("ops", "email", retry=policy), clock.now())
     await centre.store.write(lists.add_channel, Channel("mail", "email", {}, retry=policy), clock.now())
     directory = await centre.store.read(lists.directory)
     assert directory.lists["ops"].retry == directory.channels["mail"].retry == policy
 
 
-async def test_channels_are_gone_through_in_batches_and_sealed_anew_only_as_they_were_seen(
-    centre: Centre, clock: ManualClock
-) -> None:
+async def test_channels_are_resealed_in_batches_only_at_the_version_seen(centre: Centre, clock: ManualClock) -> None:
     for name in ("a", "b", "c"):
         made = Channel(name, "email", {}, secrets={"password": f"sealed {name}"})
         await centre.store.write(lists.add_channel, made, clock.now())

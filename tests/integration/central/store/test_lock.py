@@ -20,7 +20,7 @@ with StoreLock(sys.argv[1]):
 
 
 @pytest.mark.req("DEC-06")
-def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
+def test_second_process_is_rejected_and_the_holder_named(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'central.db'}"
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -46,7 +46,7 @@ def test_the_lock_is_free_again_after_use(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("DEC-06")
-def test_on_postgresql_many_may_work(tmp_path: Path) -> None:
+def test_on_postgresql_many_processes_may_work(tmp_path: Path) -> None:
     url = "postgresql://postgres@localhost/fieldpost"
     with StoreLock(url), StoreLock(url):
         pass

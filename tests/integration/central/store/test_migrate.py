@@ -90,7 +90,7 @@ def schema_of(conn: Connection) -> set[tuple[str, ...]]:
 
 @pytest.mark.req("DEC-05")
 @pytest.mark.req("CFG-14")
-async def test_migrations_lead_exactly_to_the_tables(empty_store_url: str, other_empty_url: str) -> None:
+async def test_migrations_create_exactly_the_declared_tables(empty_store_url: str, other_empty_url: str) -> None:
     """Compared as the database itself describes them: columns, keys, checks, indexes with their conditions."""
     await upgrade_async(empty_store_url)
     async with opened(empty_store_url) as migrated, opened(other_empty_url) as made:
@@ -121,7 +121,7 @@ async def test_alembic_would_notice_a_column_and_an_index_without_a_migration(st
         assert {difference[0] for difference in await store.write(change_and_compare)} == {"add_index", "remove_column"}  # type: ignore[index]
 
 
-async def test_a_present_schema_is_left_as_it_is(store_url: str) -> None:
+async def test_current_schema_is_not_changed(store_url: str) -> None:
     async with opened(store_url) as store:
         before = await store.read(schema_of)
         await upgrade_async(store_url)
@@ -143,7 +143,7 @@ def test_migrating_needs_no_loop(empty_store_url: str) -> None:
     ("revision", "code", "advice"),
     [("m9999", "store.newer", "run that version"), ("0009", "store.unreleased", "new folder or an empty database")],
 )
-async def test_a_schema_that_no_migration_starts_from_is_refused(
+async def test_schema_unknown_to_the_migrations_is_rejected(
     store_url: str, revision: str, code: str, advice: str
 ) -> None:
     async with opened(store_url) as store:
@@ -230,7 +230,7 @@ async def test_a_migration_that_fails_changes_nothing(mailing: Centre, store_url
         ("no url", "URL"),
     ],
 )
-async def test_a_store_that_cannot_be_is_refused_by_name(url: str, says: str) -> None:
+async def test_invalid_store_is_rejected_by_name(url: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         open_store(url)
     assert caught.value.code == "store.url"

@@ -24,7 +24,7 @@ async def park(centre: Centre, list_name: str = "ops") -> Notification:
 
 
 @pytest.mark.threat(1)
-async def test_of_another_site_there_is_no_notification(centre: Centre) -> None:
+async def test_notification_of_another_site_is_not_found(centre: Centre) -> None:
     sent = await centre.send(site=SITE)
     assert await centre.store.read(records.get, sent, SITE) is not None
     assert await centre.store.read(records.get, sent, "another") is None
@@ -44,7 +44,7 @@ async def test_every_status_is_counted(mailing: Centre) -> None:
 
 
 @pytest.mark.req("CMD-08", "DEC-15", "DEC-11")
-async def test_retry_begins_a_new_cycle_for_the_failed_targets(mailing: Centre, clock: ManualClock) -> None:
+async def test_retry_starts_a_cycle_for_the_failed_targets(mailing: Centre, clock: ManualClock) -> None:
     await mailing.add_list("two", "a@example.org", "b@example.org")
     reached = Target("a@example.org", TargetStatus.DELIVERED)
     failed = Target("b@example.org", TargetStatus.FAILED, "550 unknown")
@@ -63,7 +63,7 @@ async def test_retry_begins_a_new_cycle_for_the_failed_targets(mailing: Centre, 
 
 
 @pytest.mark.req("LIF-06")
-async def test_discard_ends_it_for_good_and_keeps_the_row(mailing: Centre, clock: ManualClock) -> None:
+async def test_discard_is_final_and_keeps_the_row(mailing: Centre, clock: ManualClock) -> None:
     seen = await park(mailing)
     clock.advance(60)
     now = clock.now()
@@ -75,7 +75,7 @@ async def test_discard_ends_it_for_good_and_keeps_the_row(mailing: Centre, clock
 
 
 @pytest.mark.req("DEC-03")
-async def test_of_many_acts_on_one_row_one_wins(mailing: Centre, clock: ManualClock) -> None:
+async def test_one_of_many_actions_on_a_row_wins(mailing: Centre, clock: ManualClock) -> None:
     seen = await park(mailing)
     now = clock.now()
     acts = [lifecycle.retry(seen, now), lifecycle.discard(seen, now)] * 5
@@ -87,9 +87,7 @@ async def test_of_many_acts_on_one_row_one_wins(mailing: Centre, clock: ManualCl
 
 
 @pytest.mark.req("DEC-03")
-async def test_an_act_on_a_row_that_was_parked_anew_since_it_was_seen_is_refused(
-    mailing: Centre, clock: ManualClock
-) -> None:
+async def test_action_on_a_row_parked_again_since_it_was_seen_is_rejected(mailing: Centre, clock: ManualClock) -> None:
     seen = await park(mailing)
     assert await mailing.retry(seen.notification_id)
     mailing.adapter.answer("ops", PermanentFailure("551 moved"))
@@ -102,7 +100,7 @@ async def test_an_act_on_a_row_that_was_parked_anew_since_it_was_seen_is_refused
 
 
 @pytest.mark.req("DEC-03")
-async def test_a_change_of_a_row_in_somebodys_hands_is_refused(mailing: Centre, clock: ManualClock) -> None:
+async def test_change_of_a_claimed_row_is_rejected(mailing: Centre, clock: ManualClock) -> None:
     seen = await mailing.get(await mailing.send())
     await mailing.execute("update notifications set claim_owner = 'a', lease_until = created_at")
     given_up = lifecycle.parked(seen, "held too long", (), clock.now())
@@ -111,7 +109,7 @@ async def test_a_change_of_a_row_in_somebodys_hands_is_refused(mailing: Centre, 
 
 
 @pytest.mark.req("DEC-10")
-async def test_long_held_rows_are_found_unless_in_somebodys_hands(mailing: Centre, clock: ManualClock) -> None:
+async def test_long_held_rows_are_found_unless_claimed(mailing: Centre, clock: ManualClock) -> None:
     old, claimed, free = await mailing.send_many(3)
     clock.advance(100)
     young = await mailing.send()
@@ -129,7 +127,7 @@ async def test_long_held_rows_are_found_unless_in_somebodys_hands(mailing: Centr
 
 
 @pytest.mark.req("DEC-04")
-async def test_the_moment_is_the_given_one_or_the_databases_own(centre: Centre, clock: ManualClock) -> None:
+async def test_time_is_the_given_one_or_that_of_the_database(centre: Centre, clock: ManualClock) -> None:
     assert await centre.store.read(database_time, clock.now()) == clock.now()
     if centre.is_postgresql:
         first = await centre.store.read(database_time, None)
@@ -137,7 +135,7 @@ async def test_the_moment_is_the_given_one_or_the_databases_own(centre: Centre, 
         assert clock.now() < first < second
 
 
-async def test_a_transient_failure_leaves_a_row_that_reads_back_whole(mailing: Centre, clock: ManualClock) -> None:
+async def test_row_after_a_transient_failure_can_be_read(mailing: Centre, clock: ManualClock) -> None:
     mailing.adapter.answer("ops", TransientFailure("451 später"))
     sent = await mailing.send()
     await mailing.deliver()

@@ -60,7 +60,7 @@ async def test_a_row_that_another_node_took_over_and_gave_back_is_not_taken_a_se
 
 @pytest.mark.req("DEC-03")
 @pytest.mark.parametrize("is_older_first", [True, False])
-async def test_of_two_ends_of_one_row_in_a_batch_only_the_one_with_the_right_is_written(
+async def test_two_ends_of_one_row_in_a_batch_write_only_the_one_with_the_claim(
     mailing: Centre, clock: ManualClock, is_older_first: bool
 ) -> None:
     sent = await mailing.send()

@@ -50,7 +50,7 @@ async def stopped(centre: Centre) -> dict[str, list[str]]:
     return {"first": first, "second": second, "third": third}
 
 
-async def test_what_fits_is_counted_with_the_newest_of_it_first(
+async def test_matching_rows_are_counted_newest_first(
     centre: Centre, clock: ManualClock, stopped: dict[str, list[str]]
 ) -> None:
     first, second, third = stopped.values()
@@ -66,7 +66,7 @@ async def test_what_fits_is_counted_with_the_newest_of_it_first(
     assert await fitting(centre, clock, error_key=fingerprint_key("451 later"), subject="7") == (Counted(0, True), [])
 
 
-async def test_what_fits_arrived_in_its_time_and_parked_before_the_look(
+async def test_matching_rows_arrived_in_the_range_and_parked_before_the_query(
     centre: Centre, clock: ManualClock, stopped: dict[str, list[str]]
 ) -> None:
     third_at = clock.now() - timedelta(seconds=3)
@@ -76,7 +76,7 @@ async def test_what_fits_arrived_in_its_time_and_parked_before_the_look(
     assert counted == Counted(4, True), "the last one parked later"
 
 
-async def test_where_more_are_parked_than_are_looked_at_the_number_is_a_lower_bound(
+async def test_count_above_the_scan_limit_is_a_lower_bound(
     centre: Centre, clock: ManualClock, stopped: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parked, "FITTING_MAX", 3)
@@ -86,7 +86,7 @@ async def test_where_more_are_parked_than_are_looked_at_the_number_is_a_lower_bo
     assert await centre.store.read(parked.of_list, "it") == (Counted(0, True), Counted(1, False))
 
 
-async def test_of_a_list_all_that_waits_is_counted_whether_held_or_tried_before(
+async def test_held_and_retrying_rows_of_a_list_are_counted_as_waiting(
     centre: Centre, stopped: dict[str, list[str]]
 ) -> None:
     held, retrying = await send(centre, 2)
@@ -122,9 +122,7 @@ async def test_only_the_newest_parked_are_grouped_when_there_are_too_many(
     assert ([one.count for one in found], is_whole) == ([3], False)
 
 
-async def test_the_counts_go_by_the_indexes_of_what_is_left_and_read_no_history(
-    centre: Centre, clock: ManualClock
-) -> None:
+async def test_counts_use_the_indexes_of_live_rows_and_read_no_history(centre: Centre, clock: ManualClock) -> None:
     """A history of 20,000 would be as many rows on PostgreSQL, or 100 more thousands of steps on SQLite."""
     await centre.store.write(fill, "old", 20_000)
     await centre.execute(

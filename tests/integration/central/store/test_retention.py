@@ -38,7 +38,7 @@ async def delivered(centre: Centre, number: int = 1) -> list[str]:
 
 
 @pytest.mark.req("DEC-18", "CFG-01")
-async def test_a_row_goes_with_its_targets_and_attempts_and_leaves_a_tombstone(
+async def test_purged_row_is_deleted_with_targets_and_attempts_and_leaves_a_tombstone(
     mailing: Centre, clock: ManualClock
 ) -> None:
     (sent,) = await delivered(mailing)
@@ -63,7 +63,7 @@ async def test_a_row_goes_with_its_targets_and_attempts_and_leaves_a_tombstone(
 
 
 @pytest.mark.req("DEC-18", "RES-33")
-async def test_the_age_counts_from_when_a_row_became_terminal(mailing: Centre, clock: ManualClock) -> None:
+async def test_retention_counts_from_the_time_a_row_became_terminal(mailing: Centre, clock: ManualClock) -> None:
     """Not from its creation: what parked yesterday after a year of retries stays a year from yesterday."""
     sent = await mailing.send()
     clock.advance(2 * YEAR.total_seconds())
@@ -77,7 +77,7 @@ async def test_the_age_counts_from_when_a_row_became_terminal(mailing: Centre, c
 
 
 @pytest.mark.req("CFG-01", "LIF-01")
-async def test_what_is_pending_or_retrying_is_never_deleted(mailing: Centre, clock: ManualClock) -> None:
+async def test_pending_and_retrying_rows_are_never_deleted(mailing: Centre, clock: ManualClock) -> None:
     pending, retrying = await mailing.send_many(2)
     await mailing.execute(
         "update notifications set status = 'retrying', last_error = 'x', next_attempt_at = created_at"
@@ -89,7 +89,7 @@ async def test_what_is_pending_or_retrying_is_never_deleted(mailing: Centre, clo
 
 
 @pytest.mark.req("DEC-18")
-async def test_a_batch_is_bounded_and_the_next_goes_on_behind_it(mailing: Centre, clock: ManualClock) -> None:
+async def test_batch_is_limited_and_the_next_continues_after_it(mailing: Centre, clock: ManualClock) -> None:
     for _ in range(5):
         await delivered(mailing, 2)
         clock.advance(60)
@@ -104,7 +104,7 @@ async def test_a_batch_is_bounded_and_the_next_goes_on_behind_it(mailing: Centre
     assert batch.after is None
 
 
-async def test_rows_of_one_moment_are_all_found_whatever_the_batch(mailing: Centre, clock: ManualClock) -> None:
+async def test_rows_of_the_same_time_are_all_found_with_any_batch_size(mailing: Centre, clock: ManualClock) -> None:
     await delivered(mailing, 7)
     clock.advance(YEAR.total_seconds() + 1)
     after: datetime | None = BEGINNING
@@ -114,7 +114,7 @@ async def test_rows_of_one_moment_are_all_found_whatever_the_batch(mailing: Cent
 
 
 @pytest.mark.req("DEC-18")
-async def test_a_row_that_somebody_works_on_is_left_for_the_next_purge(pg_url: str, clock: ManualClock) -> None:
+async def test_locked_row_is_left_for_the_next_purge(pg_url: str, clock: ManualClock) -> None:
     """On PostgreSQL, where others write at the same time: an operator's open transaction is not waited for."""
     from support.centre import open_centre
 
@@ -135,7 +135,7 @@ async def test_a_row_that_somebody_works_on_is_left_for_the_next_purge(pg_url: s
         assert (await purge(centre, clock)).deleted == 1
 
 
-async def test_audit_entries_stay_with_their_row_and_go_after_it(mailing: Centre, clock: ManualClock) -> None:
+async def test_audit_entries_are_kept_as_long_as_their_row(mailing: Centre, clock: ManualClock) -> None:
     await delivered(mailing, 2)
     parked_at_site = AuditEntry(
         event_id=new_id(clock.now(), bytes(10)),
@@ -156,7 +156,7 @@ async def test_audit_entries_stay_with_their_row_and_go_after_it(mailing: Centre
     assert await count(mailing, "audit") == 0
 
 
-async def test_young_audit_entries_stay_even_when_their_row_is_gone(mailing: Centre, clock: ManualClock) -> None:
+async def test_recent_audit_entries_are_kept_after_their_row_was_deleted(mailing: Centre, clock: ManualClock) -> None:
     await delivered(mailing)
     clock.advance(10)
     await mailing.store.write(retention.purge_notifications, span(clock, retention=timedelta(seconds=5)))
@@ -183,7 +183,7 @@ async def test_young_audit_entries_stay_even_when_their_row_is_gone(mailing: Cen
     ],
     ids=["tombstones", "samples", "nodes"],
 )
-async def test_what_goes_by_its_time_alone_goes_oldest_first(
+async def test_dated_rows_are_purged_oldest_first(
     centre: Centre, clock: ManualClock, dated: DatedTable, table: str, row: str
 ) -> None:
     for n in range(6):

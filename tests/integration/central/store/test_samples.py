@@ -31,7 +31,7 @@ async def history(
 
 
 @pytest.mark.req("DEC-17")
-async def test_history_tells_each_minute_of_all_sites_and_of_each(centre: Centre) -> None:
+async def test_history_has_each_minute_of_all_sites_and_of_each(centre: Centre) -> None:
     await keep(centre, 0, north=2, south=1)
     await keep(centre, 1, north=3, south=0)
     await keep(centre, 3, north=0, south=0)
@@ -41,7 +41,7 @@ async def test_history_tells_each_minute_of_all_sites_and_of_each(centre: Centre
     assert await history(centre, "never heard of") == [(0, 0), (1, 0), (3, 0)]
 
 
-async def test_a_site_without_figures_takes_no_room(centre: Centre) -> None:
+async def test_site_without_figures_is_not_stored(centre: Centre) -> None:
     await keep(centre, 0, north=2, south=0, west=0)
 
     def count(conn: Connection) -> int:
@@ -50,7 +50,7 @@ async def test_a_site_without_figures_takes_no_room(centre: Centre) -> None:
     assert await centre.store.read(count) == 2
 
 
-async def test_a_moment_is_kept_once(centre: Centre) -> None:
+async def test_time_is_sampled_once(centre: Centre) -> None:
     assert await keep(centre, 0, north=2)
     assert not await keep(centre, 0, north=9)
     assert await history(centre, "north") == [(0, 2)]
@@ -63,7 +63,7 @@ async def test_a_coarser_history_keeps_the_peaks(centre: Centre) -> None:
     assert await history(centre, "north", minutes=2, step=4 * MINUTE) == [(0, 1)]
 
 
-async def test_a_kpi_younger_than_a_sample_counts_as_nothing_there(centre: Centre) -> None:
+async def test_kpi_newer_than_a_sample_is_missing_in_it(centre: Centre) -> None:
     await keep(centre, 0, north=2)
     assert await history(centre, kpi="invented_later") == [(0, 0)]
 
@@ -75,7 +75,7 @@ async def test_an_age_keeps_its_fraction(centre: Centre) -> None:
     assert await history(centre, kpi="oldest_pending_age_s") == [(1, 12.345678)]
 
 
-async def test_the_trends_of_all_tell_what_the_history_of_each_tells(centre: Centre) -> None:
+async def test_trends_equal_the_histories_of_each_kpi(centre: Centre) -> None:
     for minute in range(0, 50, 5):
         at = BEGIN + minute * MINUTE
         figures = {kpi.name: float((minute + 1) * (place + 3) % 17) for place, kpi in enumerate(KPIS)}

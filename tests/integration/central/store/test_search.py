@@ -129,7 +129,7 @@ def a_filter(rng: random.Random, first: datetime, last: datetime) -> Filter:
 
 @pytest.mark.req("CMD-01", "KPI-11", "KPI-12")
 @pytest.mark.parametrize("seed", range(4))
-async def test_every_filter_finds_what_the_formula_says_in_pages_of_any_size(
+async def test_every_filter_agrees_with_its_formula_in_pages_of_any_size(
     centre: Centre, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -173,7 +173,7 @@ async def test_every_filter_finds_what_the_formula_says_in_pages_of_any_size(
         assert seen == expected, wanted
 
 
-async def test_what_has_just_arrived_is_found_before_it_is_indexed(centre: Centre, clock: ManualClock) -> None:
+async def test_new_notifications_are_found_before_they_are_indexed(centre: Centre, clock: ManualClock) -> None:
     old = await centre.send(subject="Pump stopped")
     await index_all(centre)
     clock.advance(1)
@@ -186,7 +186,7 @@ async def test_what_has_just_arrived_is_found_before_it_is_indexed(centre: Centr
     assert await ids(centre, subject="pum") == [], "whole words only"
 
 
-async def test_a_refused_or_repeated_arrival_is_not_indexed_twice(centre: Centre) -> None:
+async def test_rejected_or_repeated_arrival_is_not_indexed_twice(centre: Centre) -> None:
     item = centre.item(subject="Pump stopped")
     await centre.submit(item)
     await index_all(centre)
@@ -195,7 +195,7 @@ async def test_a_refused_or_repeated_arrival_is_not_indexed_twice(centre: Centre
     assert await ids(centre, subject="pump") == [item.notification_id]
 
 
-async def test_arrivals_of_one_moment_in_several_batches_are_each_found_once(centre: Centre) -> None:
+async def test_arrivals_of_the_same_time_in_several_batches_are_found_once_each(centre: Centre) -> None:
     first, second = await centre.send(subject="pump a"), await centre.send(subject="pump b")
     await index(centre, 1)
     third = await centre.send(subject="pump c")
@@ -204,7 +204,7 @@ async def test_arrivals_of_one_moment_in_several_batches_are_each_found_once(cen
     assert sorted(found) == sorted([first, second, third])
 
 
-async def test_a_search_that_meets_nothing_stops_and_can_go_on(
+async def test_search_without_hits_stops_and_can_be_continued(
     centre: Centre, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifications, "SCAN_MAX", 4)
@@ -227,7 +227,7 @@ async def test_a_search_that_meets_nothing_stops_and_can_go_on(
 
 
 @pytest.mark.parametrize("statuses", [(Status.PARKED,), (Status.PARKED, Status.DISCARDED)], ids=["one", "several"])
-async def test_what_is_rare_is_found_to_its_end_by_its_status_and_not_by_the_history(
+async def test_rare_status_is_searched_without_reading_history(
     centre: Centre, clock: ManualClock, statuses: tuple[Status, ...]
 ) -> None:
     wanted = await centre.send(site="plant-8")
@@ -260,7 +260,7 @@ async def test_no_body_is_read_for_a_list(centre: Centre) -> None:
     assert not hasattr(found, "body")
 
 
-async def test_terms_of_days_without_notifications_are_forgotten(centre: Centre, clock: ManualClock) -> None:
+async def test_terms_of_days_without_notifications_are_deleted(centre: Centre, clock: ManualClock) -> None:
     old = await centre.send(subject="pump old")
     clock.advance(3 * 86_400)
     kept = await centre.send(subject="pump kept")
@@ -278,7 +278,7 @@ async def test_terms_of_days_without_notifications_are_forgotten(centre: Centre,
     assert await ids(centre, subject="pump") == [kept]
 
 
-async def test_a_time_range_takes_its_first_moment_and_not_its_last(centre: Centre, clock: ManualClock) -> None:
+async def test_time_range_includes_its_start_and_excludes_its_end(centre: Centre, clock: ManualClock) -> None:
     first = await centre.send()
     clock.advance(1)
     second = await centre.send()

@@ -32,7 +32,7 @@ async def listening(url: str) -> AsyncIterator[Store]:
 
 
 @pytest.mark.req("DEC-08")
-async def test_a_wake_up_is_heard_once_and_a_wait_ends_by_itself(store_url: str) -> None:
+async def test_wake_up_ends_one_wait_and_a_wait_has_a_timeout(store_url: str) -> None:
     store = open_store(store_url)
     store.wake.set()
     store.wake.set()
@@ -42,7 +42,7 @@ async def test_a_wake_up_is_heard_once_and_a_wait_ends_by_itself(store_url: str)
 
 
 @pytest.mark.req("DEC-08")
-async def test_a_wake_up_reaches_the_other_nodes(pg_url: str) -> None:
+async def test_wake_up_reaches_the_other_nodes(pg_url: str) -> None:
     async with listening(pg_url) as one, listening(pg_url) as other:
         # The first wake-up of each says that it listens now.
         assert await one.wake.wait(DEADLINE_S)
@@ -95,7 +95,7 @@ async def test_a_lost_listening_connection_is_opened_again(pg_url: str, monkeypa
 
 
 @pytest.mark.fault(27)
-async def test_a_server_that_ends_in_mid_conversation_ends_no_listening(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_end_of_the_server_during_a_notification_ends_no_listening(monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver loses its own thread then, and raises what is neither an error of the database nor of the network."""
     monkeypatch.setattr(wake, "RECONNECT_S", 0.01)
     conversations = 0

@@ -70,7 +70,7 @@ async def test_a_clock_set_back_by_a_day_delays_no_retry(sqlite_url: str, clock:
         assert logs == [], "once is enough"
 
 
-def test_every_column_that_something_waits_for_is_moved() -> None:
+def test_every_column_with_a_due_time_is_moved() -> None:
     awaited = {
         (table.name, column.name)
         for table in metadata.tables.values()
@@ -124,7 +124,7 @@ async def test_ordinary_corrections_and_steps_forward_move_nothing(sqlite_url: s
         assert (await centre.get(sent)).due_at == due_at
 
 
-async def test_a_central_that_starts_with_its_clock_set_back_says_so(tmp_path: Path) -> None:
+async def test_central_reports_at_start_that_its_clock_was_set_back(tmp_path: Path) -> None:
     store_url = f"sqlite:///{tmp_path}/central.db"
     async with RunningCentral(store_url, tmp_path) as node:
         await node.stop()

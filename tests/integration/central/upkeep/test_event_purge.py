@@ -47,7 +47,7 @@ async def count(centre: Centre, table: str) -> int:
 
 
 @pytest.mark.req("DEC-18", "DEC-83")
-async def test_an_old_event_goes_leaves_a_tombstone_and_is_still_a_duplicate(
+async def test_purged_event_leaves_a_tombstone_and_is_still_a_duplicate(
     centre: Centre, publisher: Publisher, clock: ManualClock
 ) -> None:
     old = [make_event(centre, f"r{n}") for n in range(25)]

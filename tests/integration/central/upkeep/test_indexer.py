@@ -38,7 +38,7 @@ async def chunks(centre: Centre) -> int:
     return await centre.store.read(look)
 
 
-async def test_a_few_wait_until_they_are_enough_or_old(centre: Centre, clock: ManualClock) -> None:
+async def test_few_arrivals_wait_until_they_are_many_or_old(centre: Centre, clock: ManualClock) -> None:
     indexer = await indexer_of(centre)
     await centre.send_many(ENOUGH - 1)
     assert await indexer.sweep() == 0
@@ -52,7 +52,7 @@ async def test_a_few_wait_until_they_are_enough_or_old(centre: Centre, clock: Ma
     assert await renewed.sweep() == 1
 
 
-async def test_a_backlog_is_worked_off_in_batches_with_rests_between(
+async def test_backlog_is_indexed_in_batches_with_pauses(
     centre: Centre, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(indexing, "BATCH_ROWS", 200)
@@ -86,7 +86,7 @@ async def test_a_node_that_does_not_lead_indexes_nothing(centre: Centre, clock: 
     assert (await backlog(centre), await chunks(centre)) == (ENOUGH, 0)
 
 
-async def test_a_sweep_that_fails_is_logged_and_the_next_goes_on(centre: Centre, clock: ManualClock) -> None:
+async def test_failed_sweep_is_logged_and_the_next_continues(centre: Centre, clock: ManualClock) -> None:
     await centre.send_many(ENOUGH)
     indexer = await indexer_of(centre)
     await centre.execute("alter table search_terms rename to gone")
@@ -105,7 +105,7 @@ async def test_a_sweep_that_fails_is_logged_and_the_next_goes_on(centre: Centre,
     assert await found(centre, list_name="ops") == ENOUGH
 
 
-async def test_arrivals_go_on_while_it_indexes(centre: Centre) -> None:
+async def test_arrivals_continue_during_indexing(centre: Centre) -> None:
     await centre.send_many(2 * ENOUGH)
     indexer = await indexer_of(centre)
     sweeping = asyncio.create_task(indexer.sweep())

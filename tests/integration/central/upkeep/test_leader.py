@@ -18,7 +18,7 @@ def leader(centre: Centre, node_id: str) -> Leader:
 
 
 @pytest.mark.req("DEC-06")
-async def test_of_two_nodes_one_leads_and_keeps_leading(centre: Centre, clock: ManualClock) -> None:
+async def test_one_of_two_nodes_leads_and_keeps_leading(centre: Centre, clock: ManualClock) -> None:
     a, b = leader(centre, "a"), leader(centre, "b")
     for _ in range(10):
         assert (await a.campaign(), await b.campaign()) == (True, False)
@@ -27,7 +27,7 @@ async def test_of_two_nodes_one_leads_and_keeps_leading(centre: Centre, clock: M
 
 
 @pytest.mark.req("DEC-06")
-async def test_the_lead_moves_within_half_a_minute_when_the_leader_is_gone(centre: Centre, clock: ManualClock) -> None:
+async def test_lead_moves_within_half_a_minute_after_the_leader_vanished(centre: Centre, clock: ManualClock) -> None:
     assert await leader(centre, "gone").campaign()
     heir = leader(centre, "heir")
     running = asyncio.create_task(heir.run())
@@ -45,7 +45,7 @@ async def test_the_lead_moves_within_half_a_minute_when_the_leader_is_gone(centr
 
 
 @pytest.mark.req("DEC-04", "DEC-06")
-async def test_a_leader_that_was_frozen_wakes_up_as_none(centre: Centre, clock: ManualClock) -> None:
+async def test_frozen_leader_no_longer_leads_when_it_resumes(centre: Centre, clock: ManualClock) -> None:
     """By its own monotonic clock, before it has asked anybody."""
     frozen, other = leader(centre, "frozen"), leader(centre, "other")
     assert await frozen.campaign()
@@ -59,7 +59,7 @@ async def test_a_leader_that_was_frozen_wakes_up_as_none(centre: Centre, clock: 
     assert [line["event"] for line in logs] == ["leader.lost"]
 
 
-async def test_a_leader_that_resigns_is_followed_at_once(centre: Centre) -> None:
+async def test_leader_that_resigns_is_replaced_at_once(centre: Centre) -> None:
     a, b = leader(centre, "a"), leader(centre, "b")
     assert await a.campaign()
     await a.resign()
@@ -67,7 +67,7 @@ async def test_a_leader_that_resigns_is_followed_at_once(centre: Centre) -> None
     assert await b.campaign()
 
 
-async def test_whoever_waits_to_lead_is_woken_by_the_election(centre: Centre) -> None:
+async def test_node_waiting_to_lead_is_woken_by_the_election(centre: Centre) -> None:
     a = leader(centre, "a")
     waiting = asyncio.create_task(a.elected())
     await asyncio.sleep(0)

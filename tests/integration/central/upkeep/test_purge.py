@@ -50,7 +50,9 @@ async def ids(centre: Centre, table: str = "notifications") -> set[str]:
 
 
 @pytest.mark.req("CFG-01", "CFG-02", "DEC-18")
-async def test_old_terminal_rows_of_every_status_go_and_all_else_stays(mailing: Centre, clock: ManualClock) -> None:
+async def test_old_terminal_rows_of_every_status_are_purged_and_all_others_kept(
+    mailing: Centre, clock: ManualClock
+) -> None:
     mailing.adapter.answer("ops", PermanentFailure("550 unknown"), PermanentFailure("550 unknown"))
     parked, discarded = await mailing.send_many(2)
     await mailing.deliver()
@@ -72,7 +74,7 @@ async def test_old_terminal_rows_of_every_status_go_and_all_else_stays(mailing: 
 
 
 @pytest.mark.req("DEC-18", "ING-04", "DEC-12")
-async def test_a_restored_old_site_has_nothing_sent_twice(mailing: Centre, clock: ManualClock) -> None:
+async def test_restored_old_site_causes_no_second_delivery(mailing: Centre, clock: ManualClock) -> None:
     """What was purged and comes again from an old copy of the buffer is a duplicate; with other content, a conflict."""
     items = [mailing.item(), mailing.item(subject="Pump 4 stopped")]
     await mailing.submit(*items)
@@ -161,7 +163,7 @@ async def test_a_node_that_does_not_lead_purges_nothing(mailing: Centre, clock: 
 
 
 @pytest.mark.req("CFG-02")
-async def test_a_fault_in_one_table_is_contained_and_told(mailing: Centre, clock: ManualClock) -> None:
+async def test_fault_in_one_table_is_contained_and_logged(mailing: Centre, clock: ManualClock) -> None:
     await mailing.send()
     await mailing.deliver()
     clock.advance(YEAR_S + DAY_S)
@@ -185,7 +187,7 @@ async def test_a_fault_in_one_table_is_contained_and_told(mailing: Centre, clock
 
 
 @pytest.mark.req("CFG-02")
-async def test_a_purge_that_failed_is_tried_again_soon(mailing: Centre, clock: ManualClock) -> None:
+async def test_failed_purge_is_retried_soon(mailing: Centre, clock: ManualClock) -> None:
     purge = await purge_of(mailing, lease_s=10 * DAY_S)
     await mailing.execute("alter table samples rename to gone")
     with capture_logs() as logs:
@@ -201,7 +203,7 @@ async def test_a_purge_that_failed_is_tried_again_soon(mailing: Centre, clock: M
 
 
 @pytest.mark.req("DEC-18")
-async def test_others_get_their_turn_between_the_batches(mailing: Centre, clock: ManualClock) -> None:
+async def test_other_writes_run_between_the_batches(mailing: Centre, clock: ManualClock) -> None:
     """Arrivals while hundreds of rows are purged in small batches: nothing waits for the purge to end."""
     await mailing.send_many(300)
     await mailing.deliver(slots=300, slots_per_key=300)
@@ -221,7 +223,7 @@ async def test_others_get_their_turn_between_the_batches(mailing: Centre, clock:
 
 @pytest.mark.fault(56)
 @pytest.mark.req("DEC-18", "DEC-03")
-async def test_purge_races_retry_and_no_retried_row_vanishes(
+async def test_retried_row_does_not_vanish_in_a_race_with_purge(
     mailing: Centre, clock: ManualClock, store_url: str
 ) -> None:
     """Operators retry old parked rows while they are purged, on PostgreSQL from threads with stores of their own: each
@@ -271,7 +273,7 @@ async def test_purge_races_retry_and_no_retried_row_vanishes(
 
 
 @pytest.mark.req("DEC-04")
-async def test_the_databases_clock_says_what_is_old(pg_url: str) -> None:
+async def test_age_is_measured_by_the_clock_of_the_database(pg_url: str) -> None:
     """The node's clock stands in January; by the database's the row is a second old, and the retention is a day."""
     store = open_store(pg_url)
     try:
@@ -289,7 +291,7 @@ async def test_the_databases_clock_says_what_is_old(pg_url: str) -> None:
         await store.close()
 
 
-async def test_cooldowns_go_once_they_have_long_ended(centre: Centre, clock: ManualClock) -> None:
+async def test_ended_cooldowns_are_purged(centre: Centre, clock: ManualClock) -> None:
     route_id = new_id(clock.now(), bytes(10))
 
     def begin(conn: Connection, value: str) -> None:

@@ -36,7 +36,7 @@ async def history(centre: Centre, kpi: str, begin: datetime, site: str = "") -> 
 
 
 @pytest.mark.req("DEC-17", "KPI-01", "TBL-16")
-async def test_every_minute_is_kept_with_a_row_for_each_site(mailing: Centre, clock: ManualClock) -> None:
+async def test_every_minute_is_sampled_with_a_row_per_site(mailing: Centre, clock: ManualClock) -> None:
     sampler = await sampler_of(mailing)
     begin = clock.now()
     await mailing.send_many(2)
@@ -74,7 +74,7 @@ async def test_a_leading_node_samples_once_in_every_minute(centre: Centre, clock
     assert [at for at, _ in await history(centre, "queue_depth", begin)] == [begin + n * MINUTE for n in range(4)]
 
 
-async def test_a_sample_that_fails_is_told_and_the_next_is_taken(centre: Centre, clock: ManualClock) -> None:
+async def test_failed_sample_is_logged_and_the_next_one_taken(centre: Centre, clock: ManualClock) -> None:
     sampler = await sampler_of(centre, lease_s=10 * DAY_S)
     begin = clock.now()
     await centre.execute("alter table samples rename to gone")
@@ -93,7 +93,7 @@ async def test_a_sample_that_fails_is_told_and_the_next_is_taken(centre: Centre,
 
 
 @pytest.mark.req("DEC-17")
-async def test_samples_stay_ninety_days(centre: Centre, clock: ManualClock) -> None:
+async def test_samples_are_kept_ninety_days(centre: Centre, clock: ManualClock) -> None:
     leader = Leader(centre.store, "node-1", clock)
     assert await leader.campaign()
     sampler = await sampler_of(centre)

@@ -120,7 +120,7 @@ async def test_an_untouched_log_verifies(sealed: Centre) -> None:
         (["delete from audit_seals where number = 1"], [Tampering.BATCH_REMOVED]),
     ],
 )
-async def test_a_change_behind_our_back_is_found(
+async def test_direct_change_of_an_entry_is_found(
     sealed: Centre, statements: list[str], wanted: list[Tampering]
 ) -> None:
     await tamper(sealed, *statements)
@@ -218,7 +218,7 @@ async def test_an_entry_that_commits_late_joins_a_later_batch(sealed: Centre) ->
 
 
 @pytest.mark.threat(9)
-async def test_two_leaders_at_once_make_one_chain(mailing: Centre) -> None:
+async def test_two_concurrent_leaders_make_one_chain(mailing: Centre) -> None:
     first, second = await sealer_of(mailing), await sealer_of(mailing, node="node-2")
     second._leader = first._leader
     for _ in range(5):
@@ -278,7 +278,7 @@ async def test_a_log_that_two_nodes_write_and_seal_at_the_same_time_verifies(mai
     assert int(str(count)) == stored
 
 
-async def test_heads_go_to_the_file_and_a_file_that_cannot_be_written_stops_nothing(
+async def test_heads_are_written_to_the_file_and_an_unwritable_file_stops_nothing(
     mailing: Centre, tmp_path: Path
 ) -> None:
     heads = tmp_path / "heads"

@@ -98,7 +98,7 @@ async def test_a_site_is_online_then_late_then_offline_as_its_report_grows_old(
     "more",
     [{"parked": -1}, {"backlog": {str(n): 1 for n in range(17)}}, {"disk_free_bytes": 2**60}, {"events": {"a": -1}}],
 )
-async def test_a_report_that_cannot_be_is_refused(
+async def test_impossible_report_is_rejected(
     centre: Centre, sites: SiteReader, clock: ManualClock, more: dict[str, object]
 ) -> None:
     with pytest.raises(InvalidInput):
@@ -106,7 +106,7 @@ async def test_a_report_that_cannot_be_is_refused(
     assert (await sites.one(SITE))[0].health is None
 
 
-async def test_history_keeps_changes_by_the_minute_and_quiet_by_the_hour(
+async def test_history_has_changes_by_the_minute_and_quiet_times_by_the_hour(
     centre: Centre, sites: SiteReader, clock: ManualClock
 ) -> None:
     begin = clock.now()
@@ -127,7 +127,9 @@ async def test_history_keeps_changes_by_the_minute_and_quiet_by_the_hour(
     assert [figures.state for _, figures in found.points] == ["offline"]
 
 
-async def test_history_of_an_unknown_site_or_an_impossible_time_is_told(sites: SiteReader, clock: ManualClock) -> None:
+async def test_history_of_an_unknown_site_or_an_impossible_time_is_an_error(
+    sites: SiteReader, clock: ManualClock
+) -> None:
     with pytest.raises(NotFound):
         await sites.history("south")
     with pytest.raises(InvalidInput):
@@ -155,7 +157,7 @@ def a_call(status: CallStatus, at: datetime) -> CallReport:
 
 
 @pytest.mark.req("TRK-13")
-async def test_what_sites_reported_goes_after_its_retention_and_what_lives_never(
+async def test_reports_of_sites_are_purged_after_their_retention_and_live_calls_never(
     centre: Centre, sites: SiteReader, clock: ManualClock
 ) -> None:
     """The long-term record of a cached call is central's: a year, where the site keeps a week."""

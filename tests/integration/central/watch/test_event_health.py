@@ -17,7 +17,7 @@ WEEK = timedelta(days=7)
 
 
 @pytest.mark.req("EVT-10", "DEC-58")
-async def test_topics_nobody_gets_and_events_that_wait_are_listed(centre: Centre) -> None:
+async def test_topics_without_subscribers_and_waiting_events_are_listed(centre: Centre) -> None:
     now = centre.clock.now()
     await centre.add_list("ops", "ann@example.org")
     for name in ("DOWN", "UP", "nobody"):

@@ -93,7 +93,7 @@ async def test_pages_cover_every_ended_notification_once(hooks: Hooks, reader: E
         assert sorted(found) == sorted(ids)
 
 
-async def test_a_page_ends_where_its_targets_are_many(
+async def test_page_ends_early_after_many_targets(
     hooks: Hooks, reader: EventResultReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(results, "TARGETS_MAX", 2)
@@ -105,7 +105,7 @@ async def test_a_page_ends_where_its_targets_are_many(
     assert (len(page.notifications), page.next_cursor is None) == (2, False)
 
 
-async def test_events_nobody_wants_are_sent_and_others_unknown_or_purged(
+async def test_events_without_subscribers_are_sent_and_others_unknown_or_purged(
     hooks: Hooks, reader: EventResultReader
 ) -> None:
     [nobody, purged] = await hooks.publish(2)

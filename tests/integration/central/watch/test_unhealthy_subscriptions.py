@@ -37,7 +37,7 @@ def names(page: SubscriptionPage) -> list[str]:
     return [one.subscription.name for one in page.subscriptions]
 
 
-async def test_the_first_page_begins_with_the_unhealthy_ones(hooks: Hooks) -> None:
+async def test_first_page_starts_with_unhealthy_subscriptions(hooks: Hooks) -> None:
     for name in ("a", "b", "c", "d"):
         await add(hooks, name)
     await add(hooks, "x-monitored", failures=1)

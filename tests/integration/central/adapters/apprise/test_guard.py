@@ -51,7 +51,7 @@ async def test_private_addresses_are_denied_to_literals_names_and_redirects(allo
     await strict.close()
 
 
-async def test_a_huge_answer_is_read_in_part_and_a_long_text_is_fitted(allowed: AppriseAdapter) -> None:
+async def test_huge_answer_is_read_in_part_and_long_text_is_truncated(allowed: AppriseAdapter) -> None:
     async with HttpServer() as server:
         server.on().huge(200 * 1024 * 1024)
         url = f"json://127.0.0.1:{server.port}/x"
@@ -85,7 +85,7 @@ async def test_a_killed_child_is_replaced(allowed: AppriseAdapter) -> None:
         assert isinstance(await allowed.deliver(envelope(world)), Delivered)
 
 
-async def test_requests_go_through_the_proxy_and_its_password_is_not_told() -> None:
+async def test_requests_go_through_the_proxy_and_its_password_is_hidden() -> None:
     with tinyproxy() as proxy:
         adapter = AppriseAdapter(outbound=Outbound(OutboundOptions(**proxy.options)))
         async with HttpServer() as server:

@@ -55,7 +55,7 @@ async def test_a_body_arrives_byte_by_byte(server: MailServer, adapter: EmailAda
     assert message["X-Fieldpost-Id"] == ID
 
 
-async def test_the_server_is_greeted_and_left_as_the_standard_says(server: MailServer, adapter: EmailAdapter) -> None:
+async def test_smtp_dialogue_follows_the_standard(server: MailServer, adapter: EmailAdapter) -> None:
     await adapter.deliver(envelope(server))
     await adapter.close()
     await server.idle()
@@ -87,7 +87,7 @@ async def test_five_thousand_targets_go_in_transactions_that_every_server_takes(
 
 @pytest.mark.req("ADP-11")
 @pytest.mark.bad_input(23)
-async def test_nobody_to_send_to_is_permanent(server: MailServer, adapter: EmailAdapter) -> None:
+async def test_notification_without_targets_is_permanent(server: MailServer, adapter: EmailAdapter) -> None:
     outcome = await adapter.deliver(replace(envelope(server), targets=()))
     assert isinstance(outcome, PermanentFailure)
     assert server.connections == []
@@ -99,7 +99,7 @@ async def test_a_target_given_twice_gets_one_copy(server: MailServer, adapter: E
 
 
 @pytest.mark.bad_input(20)
-async def test_a_stored_target_that_breaks_a_rule_fails_and_the_others_get_their_mail(
+async def test_stored_invalid_target_fails_and_the_others_get_the_mail(
     server: MailServer, adapter: EmailAdapter
 ) -> None:
     evil = "a@b.c>\r\nRCPT TO:<x@y.example"
@@ -133,7 +133,7 @@ async def test_settings_that_do_not_concern_an_attempt_do_not_stop_it(
     assert isinstance(await adapter.deliver(envelope(server, settings=settings)), Delivered)
 
 
-async def test_smtputf8_is_used_for_those_who_need_it_alone(server: MailServer, adapter: EmailAdapter) -> None:
+async def test_smtputf8_is_used_only_for_targets_that_need_it(server: MailServer, adapter: EmailAdapter) -> None:
     outcome = await adapter.deliver(envelope(server, "jörg@plant.example", "ops@plant.example"))
     assert isinstance(outcome, Delivered)
     assert [(mail.recipients, "SMTPUTF8" in mail.parameters) for mail in server.mails] == [
@@ -143,7 +143,7 @@ async def test_smtputf8_is_used_for_those_who_need_it_alone(server: MailServer, 
 
 
 @pytest.mark.fault(47)
-async def test_without_smtputf8_and_8bitmime_only_those_who_need_it_fail_and_the_text_arrives_whole(
+async def test_without_smtputf8_and_8bitmime_only_targets_that_need_it_fail_and_the_text_is_intact(
     adapter: EmailAdapter,
 ) -> None:
     async with MailServer(extensions=["SIZE"]) as server:
@@ -157,7 +157,7 @@ async def test_without_smtputf8_and_8bitmime_only_those_who_need_it_fail_and_the
 
 
 @pytest.mark.fault(47)
-async def test_a_mail_larger_than_the_server_takes_is_permanent_and_says_so(adapter: EmailAdapter) -> None:
+async def test_mail_larger_than_the_server_accepts_is_permanent_with_the_reason(adapter: EmailAdapter) -> None:
     async with MailServer(limits=Limits(message_bytes=2000)) as server:
         outcome = await adapter.deliver(envelope(server, body="x" * 3000))
         assert isinstance(outcome, PermanentFailure)
@@ -181,7 +181,7 @@ async def test_a_lost_claim_before_the_dot_sends_nothing(server: MailServer, ada
     assert (server.mail_count, server.seen["dot"]) == (0, 0)
 
 
-async def test_the_gate_is_asked_when_a_long_mail_is_all_but_sent(server: MailServer, adapter: EmailAdapter) -> None:
+async def test_gate_is_asked_just_before_a_long_mail_is_complete(server: MailServer, adapter: EmailAdapter) -> None:
     def gate() -> None:
         raise ClaimLost
 
@@ -211,9 +211,7 @@ async def test_cancellation_passes_through_and_hangs_up(server: MailServer, adap
     assert server.mail_count == 0
 
 
-async def test_a_hundred_attempts_at_a_time_do_not_get_in_each_others_way(
-    server: MailServer, adapter: EmailAdapter
-) -> None:
+async def test_hundred_concurrent_attempts_do_not_interfere(server: MailServer, adapter: EmailAdapter) -> None:
     server.on("rcpt", address=lambda address: address.startswith("later")).reply(450, "4.2.0 later")
     targets = [f"{'later' if number % 2 else 'now'}{number}@plant.example" for number in range(100)]
     outcomes = await asyncio.gather(*(adapter.deliver(envelope(server, target)) for target in targets))

@@ -83,14 +83,14 @@ async def deliver(port: int, body: str, count: int = 1) -> list[Outcome]:
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
 @pytest.mark.parametrize("loop", [asyncio, uvloop], ids=["asyncio", "uvloop"])
-def test_a_rejection_amid_the_message_is_heard(server: EarlyServer, how: str, loop, body: str) -> None:  # type: ignore[no-untyped-def]
+def test_rejection_in_the_middle_of_the_message_counts(server: EarlyServer, how: str, loop, body: str) -> None:  # type: ignore[no-untyped-def]
     for outcome in loop.run(deliver(server.port, body, 10 if how != "waits" else 1)):
         assert isinstance(outcome, PermanentFailure), outcome
         assert outcome.reply == "552 5.3.4 message too big"
 
 
 @pytest.mark.parametrize("reply", [b"", b"354 go on\r\n", b"250 thanks\r\n"], ids=["none", "354", "250"])
-def test_no_other_reply_amid_the_message_counts(reply: bytes) -> None:
+def test_no_other_reply_in_the_middle_of_the_message_counts(reply: bytes) -> None:
     server = EarlyServer("close", reply)
     [outcome] = asyncio.run(deliver(server.port, BODIES["8 MB"]))
     server.close()

@@ -46,7 +46,9 @@ def oauth2(tokens: TokenServer) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mechanisms", [("PLAIN",), ("LOGIN",), ("XOAUTH2", "LOGIN", "PLAIN")])
-async def test_basic_logs_in_by_what_the_server_offers(adapter: EmailAdapter, mechanisms: tuple[str, ...]) -> None:
+async def test_basic_login_uses_a_mechanism_that_the_server_offers(
+    adapter: EmailAdapter, mechanisms: tuple[str, ...]
+) -> None:
     async with MailServer(auth=is_right, auth_mechanisms=mechanisms, is_auth_required=True) as server:
         assert isinstance(await adapter.deliver(envelope(server, settings=BASIC)), Delivered)
         assert server.connections[0].user == "alerts@plant.example"
@@ -54,7 +56,7 @@ async def test_basic_logs_in_by_what_the_server_offers(adapter: EmailAdapter, me
 
 
 @pytest.mark.fault(45)
-async def test_a_wrong_password_holds_and_the_password_is_told_to_nobody(adapter: EmailAdapter) -> None:
+async def test_wrong_password_holds_and_is_never_shown(adapter: EmailAdapter) -> None:
     async with MailServer(auth=lambda _: False, auth_mechanisms=["PLAIN"]) as server:
         outcome = await adapter.deliver(envelope(server, settings=BASIC))
         assert isinstance(outcome, Held)
@@ -63,7 +65,7 @@ async def test_a_wrong_password_holds_and_the_password_is_told_to_nobody(adapter
         await adapter.close()
 
 
-async def test_a_server_that_offers_no_login_of_ours_holds(adapter: EmailAdapter) -> None:
+async def test_server_without_a_supported_mechanism_holds(adapter: EmailAdapter) -> None:
     async with MailServer(auth=is_right, auth_mechanisms=["XOAUTH2"]) as server:
         outcome = await adapter.deliver(envelope(server, settings=BASIC))
         assert isinstance(outcome, Held)
@@ -74,9 +76,7 @@ async def test_a_server_that_offers_no_login_of_ours_holds(adapter: EmailAdapter
 @pytest.mark.req("ADP-13")
 @pytest.mark.threat(23)
 @pytest.mark.parametrize("mechanism", ["PLAIN", "LOGIN"])
-async def test_a_server_that_repeats_what_it_was_told_does_not_make_us_repeat_it(
-    adapter: EmailAdapter, mechanism: str
-) -> None:
+async def test_credentials_echoed_by_the_server_are_hidden(adapter: EmailAdapter, mechanism: str) -> None:
     import base64
 
     plain = base64.b64encode(f"\0alerts@plant.example\0{PASSWORD}".encode()).decode()
@@ -95,7 +95,7 @@ async def test_a_server_that_repeats_what_it_was_told_does_not_make_us_repeat_it
 
 @pytest.mark.threat(20)
 @pytest.mark.parametrize("host", ["10.0.0.5", "mail.example"])
-def test_credentials_without_tls_to_another_machine_are_refused_on_save(host: str) -> None:
+def test_credentials_without_tls_to_another_machine_are_rejected_on_save(host: str) -> None:
     settings = {"host": host, "tls": "none", "from_address": "alerts@plant.example"} | BASIC
     with pytest.raises(InvalidInput, match="credentials would be sent in clear") as caught:
         EmailAdapter().check_settings(settings)
@@ -108,7 +108,7 @@ def test_credentials_without_tls_to_another_machine_are_refused_on_save(host: st
 @pytest.mark.threat(20)
 @pytest.mark.fault(43)
 @pytest.mark.parametrize("how", ["stripped", "refused", "injected"])
-async def test_no_credentials_are_said_where_tls_is_not_to_be_had(how: str) -> None:
+async def test_no_credentials_are_sent_if_tls_is_not_available(how: str) -> None:
     authority = trustme.CA()
     served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(served)
@@ -134,7 +134,7 @@ async def test_no_credentials_are_said_where_tls_is_not_to_be_had(how: str) -> N
 
 
 @pytest.mark.parametrize("missing", ["username", "password"])
-def test_basic_without_its_fields_is_refused(missing: str) -> None:
+def test_basic_login_without_its_fields_is_rejected(missing: str) -> None:
     settings = {"host": "mail.example", "tls": "starttls", "from_address": "a@plant.example"} | BASIC
     del settings[missing]
     with pytest.raises(InvalidInput, match=f"{missing} is required if auth is basic") as caught:
@@ -160,7 +160,7 @@ def test_basic_without_its_fields_is_refused(missing: str) -> None:
         ("max_connections", 5000),
     ],
 )
-def test_a_bad_setting_of_the_login_is_refused_naming_it(field: str, value: object) -> None:
+def test_invalid_login_setting_is_rejected_naming_it(field: str, value: object) -> None:
     settings = {"host": "mail.example", "tls": "starttls", "from_address": "a@plant.example", **BASIC, field: value}
     with pytest.raises(InvalidInput) as caught:
         EmailAdapter().check_settings(settings)
@@ -191,7 +191,7 @@ async def test_oauth2_logs_in_with_a_token_fetched_once_for_all(adapter: EmailAd
 
 @pytest.mark.req("ADP-07")
 @pytest.mark.fault(45)
-async def test_a_refused_token_is_fetched_anew_once_and_then_the_mail_goes(
+async def test_rejected_token_is_fetched_again_once_and_then_the_mail_is_sent(
     adapter: EmailAdapter, tokens: TokenServer
 ) -> None:
     accepted: set[str] = set()
@@ -206,7 +206,7 @@ async def test_a_refused_token_is_fetched_anew_once_and_then_the_mail_goes(
 
 
 @pytest.mark.fault(45)
-async def test_a_token_that_is_never_taken_holds_after_one_refresh(adapter: EmailAdapter, tokens: TokenServer) -> None:
+async def test_token_that_is_never_accepted_holds_after_one_refresh(adapter: EmailAdapter, tokens: TokenServer) -> None:
     async with MailServer(auth=lambda _: False, auth_mechanisms=["XOAUTH2"]) as server:
         outcome = await adapter.deliver(envelope(server, settings=oauth2(tokens)))
         assert isinstance(outcome, Held)
@@ -253,7 +253,7 @@ async def elsewhere(_: web.Request) -> web.StreamResponse:
         (elsewhere, "the answer was 302"),
     ],
 )
-async def test_a_token_that_is_not_to_be_had_holds_and_tells_no_secret(
+async def test_unavailable_token_holds_and_reveals_no_secret(
     adapter: EmailAdapter, tokens: TokenServer, how: Any, reason: str
 ) -> None:
     tokens.answer = how
@@ -280,7 +280,7 @@ async def test_a_token_endpoint_that_does_not_answer_holds_at_the_deadline(token
         await adapter.close()
 
 
-async def test_a_token_is_renewed_before_its_end_and_serves_to_its_end_when_that_fails(tokens: TokenServer) -> None:
+async def test_token_is_renewed_before_it_expires_and_used_until_then_if_that_fails(tokens: TokenServer) -> None:
     clock = ManualClock()
     adapter = EmailAdapter(clock=clock, idle_s=0)
     tokens.life_s = 100
@@ -305,7 +305,7 @@ async def test_a_token_is_renewed_before_its_end_and_serves_to_its_end_when_that
 
 
 @pytest.mark.threat(23)
-async def test_the_witness_sees_the_conversation_without_secrets(adapter: EmailAdapter, tokens: TokenServer) -> None:
+async def test_transcript_has_the_conversation_without_secrets(adapter: EmailAdapter, tokens: TokenServer) -> None:
     seen: list[str] = []
     async with MailServer(auth=lambda _: True, hostname="mail.plant.example") as server:
         assert isinstance(
@@ -327,7 +327,7 @@ async def test_the_witness_sees_the_conversation_without_secrets(adapter: EmailA
 
 
 @pytest.mark.req("ADP-11")
-async def test_stored_settings_that_would_say_credentials_in_clear_are_permanent(adapter: EmailAdapter) -> None:
+async def test_stored_settings_that_would_send_credentials_in_clear_are_permanent(adapter: EmailAdapter) -> None:
     outcome = await adapter.deliver(envelope(None, settings=BASIC | {"host": "10.0.0.5"}))
     assert isinstance(outcome, PermanentFailure)
     assert "auth must be none if tls is none" in outcome.error

@@ -24,7 +24,7 @@ A, B, C = "anna@plant.example", "bert@plant.example", "cleo@plant.example"
 
 @pytest.mark.fault(35)
 @pytest.mark.parametrize("verb", BEFORE_MAIL)
-async def test_421_before_mail_holds_and_leaves_the_status(
+async def test_421_before_mail_holds_and_keeps_the_status(
     server: MailServer, adapter: EmailAdapter, verb: SmtpVerb
 ) -> None:
     server.on(verb).unavailable()
@@ -38,7 +38,7 @@ async def test_421_before_mail_holds_and_leaves_the_status(
 
 @pytest.mark.fault(35)
 @pytest.mark.parametrize("verb", [*BEFORE_DOT, "dot"])
-async def test_421_from_mail_on_is_tried_again_and_never_parks(
+async def test_421_from_mail_on_is_retried_and_never_parks(
     server: MailServer, adapter: EmailAdapter, verb: SmtpVerb
 ) -> None:
     server.on(verb).unavailable()
@@ -52,7 +52,7 @@ async def test_421_from_mail_on_is_tried_again_and_never_parks(
 @pytest.mark.fault(36)
 @pytest.mark.parametrize("code", [450, 554])
 @pytest.mark.parametrize("verb", BEFORE_MAIL)
-async def test_any_refusal_before_mail_holds(
+async def test_any_rejection_before_mail_holds(
     server: MailServer, adapter: EmailAdapter, verb: SmtpVerb, code: int
 ) -> None:
     server.on(verb).reply(code, "go away")
@@ -75,9 +75,7 @@ async def test_any_refusal_before_mail_holds(
         b"J\x00\x00\x00\x0a8.0.36-internal\x00",
     ],
 )
-async def test_a_service_that_is_no_mail_server_shows_nothing_of_its_banner(
-    adapter: EmailAdapter, banner: bytes
-) -> None:
+async def test_banner_of_another_service_is_not_shown(adapter: EmailAdapter, banner: bytes) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(banner)
         await writer.drain()
@@ -119,7 +117,7 @@ async def test_4xx_from_mail_on_is_transient(server: MailServer, adapter: EmailA
 
 
 @pytest.mark.parametrize("reply", ["530 5.7.0 log in", "535 5.7.8 who", "550 5.7.1 not this sender"])
-async def test_mail_refused_for_the_channels_account_holds(
+async def test_mail_rejected_for_the_account_of_the_channel_holds(
     server: MailServer, adapter: EmailAdapter, reply: str
 ) -> None:
     server.on("mail").reply(int(reply[:3]), reply[4:])
@@ -167,7 +165,7 @@ async def test_silence_after_the_dot_is_uncertain_and_the_copy_can_be_recognised
 
 
 @pytest.mark.fault(38)
-async def test_each_of_three_recipients_by_its_own_answer(server: MailServer, adapter: EmailAdapter) -> None:
+async def test_three_recipients_are_judged_by_their_own_answers(server: MailServer, adapter: EmailAdapter) -> None:
     server.on("rcpt", address=B).reply(450, "4.2.1 busy").times(1)
     server.on("rcpt", address=C).reply(550, "5.1.1 no such user")
     outcome = await adapter.deliver(envelope(server, A, B, C))
@@ -199,9 +197,7 @@ async def test_recipients_beyond_what_the_server_takes_go_in_further_transaction
     assert len(server.connections) == 1
 
 
-async def test_a_server_that_takes_no_recipient_at_all_is_tried_again_later(
-    server: MailServer, adapter: EmailAdapter
-) -> None:
+async def test_server_that_accepts_no_recipient_is_retried_later(server: MailServer, adapter: EmailAdapter) -> None:
     server.on("rcpt").reply(452, "4.5.3 too many recipients")
     outcome = await adapter.deliver(envelope(server, A, B))
     assert isinstance(outcome, TransientFailure)
@@ -210,9 +206,7 @@ async def test_a_server_that_takes_no_recipient_at_all_is_tried_again_later(
 
 
 @pytest.mark.fault(40)
-async def test_accepted_recipients_and_a_refused_message_mean_nobody_has_it(
-    server: MailServer, adapter: EmailAdapter
-) -> None:
+async def test_rejected_message_reaches_no_accepted_recipient(server: MailServer, adapter: EmailAdapter) -> None:
     server.on("dot").reply(554, "5.7.1 looks like spam")
     outcome = await adapter.deliver(envelope(server, A, B, C))
     assert isinstance(outcome, PermanentFailure)
@@ -222,7 +216,7 @@ async def test_accepted_recipients_and_a_refused_message_mean_nobody_has_it(
     assert "554 5.7.1 looks like spam" in (parked.last_error or "")
 
 
-async def test_421_amid_the_recipients_leaves_due_whoever_was_not_refused(
+async def test_421_between_recipients_leaves_all_but_the_rejected_ones_due(
     server: MailServer, adapter: EmailAdapter
 ) -> None:
     server.on("rcpt", address=B).reply(550, "5.1.1 no such user")
@@ -242,7 +236,7 @@ async def test_421_amid_the_recipients_leaves_due_whoever_was_not_refused(
 
 @pytest.mark.parametrize("verb", [*BEFORE_DOT, "dot"])
 @pytest.mark.parametrize("how", ["close", "530"])
-async def test_trouble_in_a_later_transaction_does_not_forget_who_has_the_mail(
+async def test_failure_of_a_later_transaction_keeps_the_reached_targets(
     server: MailServer, adapter: EmailAdapter, verb: SmtpVerb, how: str
 ) -> None:
     targets = [f"user{number}@plant.example" for number in range(150)]
@@ -279,7 +273,7 @@ async def test_a_server_that_hangs_up_after_each_message_gets_all_of_them(
 
 
 @pytest.mark.parametrize("refusal", ["rcpt", "data"])
-async def test_a_transaction_that_came_to_nothing_is_reset_before_the_next(
+async def test_failed_transaction_is_reset_before_the_next(
     server: MailServer, adapter: EmailAdapter, refusal: SmtpVerb
 ) -> None:
     targets = [f"user{number}@plant.example" for number in range(150)]
@@ -293,9 +287,7 @@ async def test_a_transaction_that_came_to_nothing_is_reset_before_the_next(
 
 @pytest.mark.fault(63)
 @pytest.mark.parametrize("how", ["close", "reset", "hang", "nonsense", "refuse"])
-async def test_whatever_happens_at_quit_the_mail_is_delivered(
-    server: MailServer, adapter: EmailAdapter, how: str
-) -> None:
+async def test_mail_is_delivered_after_any_failure_at_quit(server: MailServer, adapter: EmailAdapter, how: str) -> None:
     misbehave(server, "quit", how)
     outcome = await adapter.deliver(envelope(server, settings={"command_timeout_s": HANG_S if how == "hang" else 30}))
     assert isinstance(outcome, Delivered)
@@ -312,7 +304,7 @@ async def test_a_connection_reset_right_after_the_250_changes_nothing(
     assert isinstance(await adapter.deliver(envelope(server)), Delivered)
 
 
-async def test_a_server_that_is_not_there_holds(adapter: EmailAdapter) -> None:
+async def test_unreachable_server_holds(adapter: EmailAdapter) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody else gets it, and nobody answers
         outcome = await adapter.deliver(envelope(None, settings={"port": taken.getsockname()[1]}))
@@ -322,7 +314,7 @@ async def test_a_server_that_is_not_there_holds(adapter: EmailAdapter) -> None:
 
 
 @pytest.mark.parametrize("verb", ["connect", "mail", "dot"])
-async def test_a_reply_that_drips_ends_at_the_deadline_of_the_attempt(server: MailServer, verb: SmtpVerb) -> None:
+async def test_dripping_reply_ends_at_the_deadline_of_the_attempt(server: MailServer, verb: SmtpVerb) -> None:
     tap = Tap()
     tap.drop(5)
     server.on(verb).drip(tap)
@@ -335,7 +327,7 @@ async def test_a_reply_that_drips_ends_at_the_deadline_of_the_attempt(server: Ma
     await adapter.close()
 
 
-async def test_when_the_time_is_used_up_before_the_dot_there_is_no_dot(server: MailServer) -> None:
+async def test_dot_is_not_sent_after_the_deadline(server: MailServer) -> None:
     clock = ManualClock()
     adapter = EmailAdapter(clock=clock)
 
@@ -351,7 +343,7 @@ async def test_when_the_time_is_used_up_before_the_dot_there_is_no_dot(server: M
     assert (server.seen["data"], server.seen["dot"]) == (1, 0)
 
 
-async def test_a_server_that_stops_reading_amid_a_long_mail_never_gets_its_dot() -> None:
+async def test_server_that_stops_reading_during_a_long_mail_gets_no_dot() -> None:
     asked_gate = []
 
     async def stop_reading(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -43,7 +43,7 @@ async def test_the_limit_holds_while_connections_break(adapter: EmailAdapter) ->
         await adapter.close()
 
 
-async def test_an_attempt_that_finds_no_free_connection_all_its_time_is_held(server: MailServer) -> None:
+async def test_attempt_without_a_free_connection_before_its_deadline_is_held(server: MailServer) -> None:
     adapter = EmailAdapter(deadline_s=2)
     server.on("dot").hang()
     busy = asyncio.create_task(adapter.deliver(envelope(server, settings={"max_connections": 1})))
@@ -55,7 +55,7 @@ async def test_an_attempt_that_finds_no_free_connection_all_its_time_is_held(ser
     await adapter.close()
 
 
-async def test_who_gives_up_waiting_leaves_his_place_to_the_next(server: MailServer, adapter: EmailAdapter) -> None:
+async def test_cancelled_waiter_passes_its_connection_to_the_next(server: MailServer, adapter: EmailAdapter) -> None:
     gate = asyncio.Event()
     server.on("dot").wait(gate).times(1)
     one = {"max_connections": 1}
@@ -75,9 +75,7 @@ async def test_who_gives_up_waiting_leaves_his_place_to_the_next(server: MailSer
 
 @pytest.mark.fault(64)
 @pytest.mark.parametrize("how", ["closed", "reset", "421 and closed", "421"])
-async def test_a_connection_that_died_while_idle_costs_no_attempt(
-    server: MailServer, adapter: EmailAdapter, how: str
-) -> None:
+async def test_connection_lost_while_idle_costs_no_attempt(server: MailServer, adapter: EmailAdapter, how: str) -> None:
     await adapter.deliver(envelope(server))
     [idle] = server.connections
     if how.startswith("421"):
@@ -112,7 +110,7 @@ async def test_only_one_fresh_connection_is_tried(server: MailServer, adapter: E
     assert len(server.connections) == 2
 
 
-async def test_an_idle_connection_is_left_politely_after_a_while(server: MailServer) -> None:
+async def test_idle_connection_is_closed_with_quit(server: MailServer) -> None:
     adapter = EmailAdapter(idle_s=0.05)
     await adapter.deliver(envelope(server))
     await server.idle()
@@ -121,7 +119,7 @@ async def test_an_idle_connection_is_left_politely_after_a_while(server: MailSer
     await adapter.close()
 
 
-async def test_after_a_change_of_password_no_old_login_is_used(adapter: EmailAdapter) -> None:
+async def test_changed_password_replaces_open_connections(adapter: EmailAdapter) -> None:
     async with MailServer(auth=lambda given: given.secret in ("old", "new")) as server:
         settings = {"auth": "basic", "username": "alerts", "max_connections": 1}
         await adapter.deliver(envelope(server, settings=settings | {"password": "old"}))
@@ -130,9 +128,7 @@ async def test_after_a_change_of_password_no_old_login_is_used(adapter: EmailAda
         await adapter.close()
 
 
-async def test_a_transaction_that_came_to_nothing_leaves_the_connection_usable(
-    server: MailServer, adapter: EmailAdapter
-) -> None:
+async def test_failed_transaction_leaves_the_connection_usable(server: MailServer, adapter: EmailAdapter) -> None:
     server.on("rcpt").reply(550, "5.1.1 nobody").times(1)
     assert isinstance(await adapter.deliver(envelope(server)), PermanentFailure)
     server.on("mail").reply(451, "4.3.0 later").times(1)
@@ -144,7 +140,7 @@ async def test_a_transaction_that_came_to_nothing_leaves_the_connection_usable(
 # -- PIPELINING --------------------------------------------------------------------------------------------------------
 
 
-async def test_mail_rcpt_and_data_travel_in_one_write_where_that_is_offered(adapter: EmailAdapter) -> None:
+async def test_mail_rcpt_and_data_are_pipelined_if_offered(adapter: EmailAdapter) -> None:
     async with MailServer() as server:
         gate = asyncio.Event()
         server.on("mail").wait(gate)
@@ -161,7 +157,7 @@ async def test_mail_rcpt_and_data_travel_in_one_write_where_that_is_offered(adap
         await adapter.close()
 
 
-async def test_without_the_offer_each_command_waits_for_its_answer(adapter: EmailAdapter) -> None:
+async def test_commands_wait_for_their_answers_without_pipelining(adapter: EmailAdapter) -> None:
     async with MailServer(extensions=["8BITMIME", "SIZE"]) as server:
         await adapter.deliver(envelope(server, "a@plant.example", "b@plant.example"))
         speakers = "".join("C" if line.speaker == "client" else "S" for line in server.connections[0].transcript)
@@ -170,7 +166,7 @@ async def test_without_the_offer_each_command_waits_for_its_answer(adapter: Emai
 
 
 @pytest.mark.fault(39)
-async def test_who_was_taken_after_one_too_many_has_the_mail_once(adapter: EmailAdapter) -> None:
+async def test_recipient_accepted_after_a_452_gets_the_mail_once(adapter: EmailAdapter) -> None:
     """Asked for in one write, a recipient behind the one too many may be taken all the same."""
     async with MailServer() as server:
         server.on("rcpt", address="b@plant.example").reply(452, "4.5.3 too many").times(1)
@@ -181,7 +177,7 @@ async def test_who_was_taken_after_one_too_many_has_the_mail_once(adapter: Email
         await adapter.close()
 
 
-async def test_a_server_that_wants_a_message_for_nobody_gets_none(adapter: EmailAdapter) -> None:
+async def test_message_without_accepted_recipients_is_not_sent(adapter: EmailAdapter) -> None:
     async with MailServer() as server:
         server.on("rcpt").reply(550, "5.1.1 nobody").times(1)
         server.on("data").reply(354, "go on then").times(1)
@@ -236,7 +232,7 @@ class Busy:
         return first, second
 
 
-async def test_the_next_attempt_speaks_while_a_message_waits_for_its_answer(busy: Busy) -> None:
+async def test_next_attempt_is_pipelined_behind_a_waiting_message(busy: Busy) -> None:
     async with busy:
         busy.server.on("dot").wait(busy.answer).times(1)
         first, second = await busy.two()
@@ -249,7 +245,7 @@ async def test_the_next_attempt_speaks_while_a_message_waits_for_its_answer(busy
 
 
 @pytest.mark.parametrize("how", ["close", "unavailable"])
-async def test_when_the_leaders_answer_fails_the_follower_takes_a_fresh_connection(busy: Busy, how: str) -> None:
+async def test_follower_takes_a_fresh_connection_if_the_leader_gets_no_answer(busy: Busy, how: str) -> None:
     async with busy:
         getattr(busy.server.on("dot").wait(busy.answer), how)().times(1)
         first, second = await busy.two()
@@ -259,7 +255,7 @@ async def test_when_the_leaders_answer_fails_the_follower_takes_a_fresh_connecti
         assert [mail.recipients[0].partition("@")[0] for mail in busy.server.mails] == ["warm", "second"]
 
 
-async def test_a_refused_leader_does_its_follower_no_harm(busy: Busy) -> None:
+async def test_rejected_leader_does_not_affect_its_follower(busy: Busy) -> None:
     async with busy:
         busy.server.on("dot").wait(busy.answer).reply(554, "5.7.1 spam").times(1)
         first, second = await busy.two()
@@ -268,7 +264,7 @@ async def test_a_refused_leader_does_its_follower_no_harm(busy: Busy) -> None:
         assert isinstance(await second, Delivered)
 
 
-async def test_a_follower_that_is_called_off_leaves_the_leader_its_answer(busy: Busy) -> None:
+async def test_cancelled_follower_does_not_affect_its_leader(busy: Busy) -> None:
     async with busy:
         busy.server.on("dot").wait(busy.answer).times(1)
         first, second = await busy.two()
@@ -295,7 +291,7 @@ async def test_a_follower_whose_claim_is_lost_sends_nothing(busy: Busy) -> None:
         assert busy.server.seen["dot"] == 2
 
 
-async def test_a_leader_that_is_called_off_does_its_follower_no_harm(busy: Busy) -> None:
+async def test_cancelled_leader_does_not_affect_its_follower(busy: Busy) -> None:
     async with busy:
         busy.server.on("dot").wait(busy.answer).times(1)
         first, second = await busy.two()
@@ -305,7 +301,7 @@ async def test_a_leader_that_is_called_off_does_its_follower_no_harm(busy: Busy)
         assert isinstance(await second, Delivered)
 
 
-async def test_nobody_speaks_behind_a_server_whose_answers_are_slow() -> None:
+async def test_attempts_are_not_pipelined_behind_slow_answers() -> None:
     clock = ManualClock()
     adapter = EmailAdapter(clock=clock)
     async with MailServer() as server:

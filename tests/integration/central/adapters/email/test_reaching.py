@@ -61,7 +61,7 @@ def adapter_with(resolve: Resolve, allow: str = "", **options: Any) -> EmailAdap
     ],
     ids=["nxdomain", "servfail", "loop", "empty", "time-out"],
 )
-async def test_a_name_that_leads_nowhere_holds(resolve: Resolve, reason: str) -> None:
+async def test_unresolvable_name_holds(resolve: Resolve, reason: str) -> None:
     adapter = adapter_with(resolve)
     outcome = await adapter.deliver(envelope(None, settings=NAME | {"connect_timeout_s": 0.3}))
     assert isinstance(outcome, Held)
@@ -73,7 +73,7 @@ async def test_a_name_that_leads_nowhere_holds(resolve: Resolve, reason: str) ->
 
 @pytest.mark.fault(46)
 @pytest.mark.parametrize("field", ["host", "oauth_token_url"])
-async def test_a_name_that_does_not_exist_is_refused_when_it_is_typed(field: str) -> None:
+async def test_nonexistent_name_is_rejected_on_save(field: str) -> None:
     adapter = adapter_with(failing(socket.EAI_NONAME, "Name or service not known"))
     value = "mail.plant.example" if field == "host" else "https://mail.plant.example/token"
     with pytest.raises(InvalidInput) as refused:
@@ -85,7 +85,7 @@ async def test_a_name_that_does_not_exist_is_refused_when_it_is_typed(field: str
 
 @pytest.mark.fault(46)
 @pytest.mark.parametrize("resolve", [failing(socket.EAI_AGAIN, "try again"), failing(socket.EAI_FAIL, "failed"), never])
-async def test_a_name_that_cannot_be_looked_up_now_may_be_typed(
+async def test_name_that_cannot_be_resolved_now_is_accepted_on_save(
     resolve: Resolve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guard, "LOCATE_S", 0.1)
@@ -94,7 +94,7 @@ async def test_a_name_that_cannot_be_looked_up_now_may_be_typed(
     await adapter.close()
 
 
-async def test_a_host_of_a_denied_range_is_refused_when_it_is_typed() -> None:
+async def test_host_of_a_denied_range_is_rejected_on_save() -> None:
     adapter = adapter_with(resolving("169.254.169.254"))
     with pytest.raises(InvalidInput, match="may not be reached"):
         await adapter.check_hosts(NAME)
@@ -104,7 +104,7 @@ async def test_a_host_of_a_denied_range_is_refused_when_it_is_typed() -> None:
 @pytest.mark.fault(65)
 @pytest.mark.skipif(sys.platform != "linux", reason="needs 127.0.0.2 and a queue that drops when it is full")
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_an_address_that_swallows_connections_is_passed_over(loop: str) -> None:
+def test_address_that_drops_packets_is_skipped(loop: str) -> None:
     import uvloop
 
     async def send(server: MailServerThread) -> Outcome:
@@ -119,7 +119,7 @@ def test_an_address_that_swallows_connections_is_passed_over(loop: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs 127.0.0.2")
-async def test_an_address_where_nobody_listens_is_passed_over() -> None:
+async def test_address_that_refuses_connections_is_skipped() -> None:
     async with MailServer(host="127.0.0.3") as server:
         adapter = adapter_with(resolving("127.0.0.2", "127.0.0.3"))
         assert isinstance(await adapter.deliver(envelope(None, settings=NAME | {"port": server.port})), Delivered)
@@ -130,7 +130,7 @@ async def test_an_address_where_nobody_listens_is_passed_over() -> None:
 @pytest.mark.parametrize(
     "address", ["169.254.169.254", "fe80::1", "100.100.100.200", "::ffff:169.254.169.254", "0.0.0.0"]
 )
-async def test_a_mail_server_at_an_address_that_nobody_means_holds_and_is_logged(address: str) -> None:
+async def test_mail_server_at_a_denied_address_holds_and_is_logged(address: str) -> None:
     adapter = adapter_with(resolving("127.0.0.1", address))
     async with MailServer() as server:
         with capture_logs() as lines:

@@ -61,7 +61,7 @@ async def test_a_server_out_of_step_in_a_later_transaction_sends_no_second_copy(
     assert [mail.recipients for mail in server.mails] == [tuple(targets[:100]), tuple(targets[100:])]
 
 
-async def test_when_no_new_connection_can_be_had_the_reached_targets_stay_delivered(
+async def test_reached_targets_stay_delivered_without_a_new_connection(
     server: MailServer, adapter: EmailAdapter
 ) -> None:
     server.on("mail").after(1).reply(503, "5.5.1 nested MAIL command").times(1)
@@ -111,7 +111,7 @@ def postfix() -> Iterator[Postfix]:
 
 
 @pytest.mark.parametrize("name", ["later", "never"])
-async def test_what_postfix_refuses_at_the_dot_does_not_spoil_the_next_mail(
+async def test_mail_rejected_by_postfix_at_the_dot_does_not_affect_the_next_one(
     postfix: Postfix, adapter: EmailAdapter, name: str
 ) -> None:
     before = len(postfix.received(0))
@@ -125,9 +125,7 @@ async def test_what_postfix_refuses_at_the_dot_does_not_spoil_the_next_mail(
     assert len(postfix.received(before + 1)) == before + 1
 
 
-async def test_what_is_pipelined_behind_a_mail_that_postfix_refuses_arrives(
-    postfix: Postfix, adapter: EmailAdapter
-) -> None:
+async def test_mail_pipelined_behind_one_that_postfix_rejects_arrives(postfix: Postfix, adapter: EmailAdapter) -> None:
     before = len(postfix.received(0))
     settings = {"port": postfix.port, "max_connections": 1}
     names = ["good0", "never", "good1", "later", "good2", "never", "good3"]

@@ -25,7 +25,7 @@ ACCOUNT = [
 
 @pytest.mark.fault(36)
 @pytest.mark.parametrize("reply", ACCOUNT)
-async def test_a_refused_account_holds_although_another_target_was_reached(
+async def test_rejected_account_holds_although_another_target_was_reached(
     server: MailServer, adapter: EmailAdapter, reply: str
 ) -> None:
     server.on("rcpt", address=B).reply(550, "5.1.1 no such user")
@@ -40,7 +40,7 @@ async def test_a_refused_account_holds_although_another_target_was_reached(
     assert [mail.recipients for mail in server.mails] == [(A,), (C,)]
 
 
-async def test_a_refused_account_in_a_later_transaction_holds_the_rest(
+async def test_rejected_account_in_a_later_transaction_holds_the_rest(
     server: MailServer, adapter: EmailAdapter
 ) -> None:
     targets = [f"user{number}@plant.example" for number in range(150)]

@@ -54,7 +54,7 @@ async def test_a_server_that_only_hangs_up_gets_smaller_transactions_from_the_ne
     assert recipients(server) == [7] * 8 + [4]
 
 
-async def test_one_recipient_refused_among_accepted_ones_is_no_limit(adapter: EmailAdapter) -> None:
+async def test_one_rejected_recipient_among_accepted_ones_is_not_a_limit(adapter: EmailAdapter) -> None:
     async with MailServer() as server:
         server.on("rcpt", address=TARGETS[3]).reply(452, "4.5.3 too many").times(1)
         assert isinstance(await adapter.deliver(envelope(server, *TARGETS)), Delivered)
@@ -133,7 +133,7 @@ async def test_a_server_that_does_not_know_ehlo_is_greeted_with_helo(
 @pytest.mark.parametrize(
     "settings", [{"tls": "starttls"}, {"auth": "basic", "username": "u", "password": "p"}], ids=["tls", "auth"]
 )
-async def test_helo_is_no_way_around_tls_or_login(
+async def test_helo_does_not_bypass_tls_or_login(
     server: MailServer, adapter: EmailAdapter, settings: dict[str, object]
 ) -> None:
     server.on("ehlo").reply(502, "5.5.1 unknown command")

@@ -40,7 +40,7 @@ def served(certificate: trustme.LeafCert) -> ssl.SSLContext:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="uvloop does not run there")
 @pytest.mark.parametrize("mode", ["none", *MODES])
-def test_it_is_the_same_on_the_loop_that_central_runs_on(
+def test_tls_modes_work_on_uvloop(
     authority: trustme.CA, adapter: EmailAdapter, mode: Literal["none", "starttls", "implicit"]
 ) -> None:
     import uvloop
@@ -61,7 +61,7 @@ def test_it_is_the_same_on_the_loop_that_central_runs_on(
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_mail_goes_over_tls(authority: trustme.CA, adapter: EmailAdapter, mode: Mode) -> None:
+async def test_mail_is_sent_over_tls(authority: trustme.CA, adapter: EmailAdapter, mode: Mode) -> None:
     async with MailServer(tls=served(authority.issue_cert("127.0.0.1")), tls_mode=mode) as server:
         assert isinstance(await adapter.deliver(envelope(server, settings={"tls": mode})), Delivered)
         await adapter.close()
@@ -113,7 +113,7 @@ def tls_1_0(authority: trustme.CA) -> ssl.SSLContext:
         (tls_1_0, "TLS 1.2 or newer"),
     ],
 )
-async def test_a_server_whose_tls_is_not_sound_holds_with_the_reason(
+async def test_server_with_invalid_tls_holds_with_the_reason(
     authority: trustme.CA, adapter: EmailAdapter, mode: Mode, fault, reason: str
 ) -> None:
     async with MailServer(tls=fault(authority), tls_mode=mode) as server:
@@ -134,9 +134,7 @@ OLD_ALERT = bytes.fromhex("15030100020246")
 @pytest.mark.fault(44)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("said", [OLD_HELLO, OLD_ALERT], ids=["hello", "alert"])
-async def test_a_server_that_answers_in_an_old_tls_is_told_apart_by_its_code(
-    adapter: EmailAdapter, mode: Mode, said: bytes
-) -> None:
+async def test_server_with_an_old_tls_version_has_its_own_code(adapter: EmailAdapter, mode: Mode, said: bytes) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if mode == "starttls":
             writer.write(b"220 ready\r\n")
@@ -166,7 +164,7 @@ def test_no_context_allows_less_than_tls_1_2() -> None:
     assert EmailAdapter(tls_context=given)._tls_context.minimum_version is ssl.TLSVersion.TLSv1_3
 
 
-async def test_without_a_context_the_machines_own_trust_holds(authority: trustme.CA) -> None:
+async def test_default_context_uses_the_trust_store_of_the_machine(authority: trustme.CA) -> None:
     adapter = EmailAdapter()
     async with MailServer(tls=served(authority.issue_cert("127.0.0.1"))) as server:
         outcome = await adapter.deliver(envelope(server, settings={"tls": "starttls"}))
@@ -178,7 +176,7 @@ async def test_without_a_context_the_machines_own_trust_holds(authority: trustme
 @pytest.mark.fault(43)
 @pytest.mark.threat(20)
 @pytest.mark.parametrize("how", ["not offered", "refused", "closed", "answered by nonsense"])
-async def test_starttls_that_is_not_to_be_had_holds_and_nothing_is_sent_in_clear(
+async def test_unavailable_starttls_holds_and_nothing_is_sent_in_clear(
     authority: trustme.CA, adapter: EmailAdapter, how: str
 ) -> None:
     async with MailServer(tls=served(authority.issue_cert("127.0.0.1"))) as server:
@@ -200,9 +198,7 @@ async def test_starttls_that_is_not_to_be_had_holds_and_nothing_is_sent_in_clear
 
 
 @pytest.mark.fault(43)
-async def test_what_was_put_in_clear_behind_the_220_is_not_believed(
-    authority: trustme.CA, adapter: EmailAdapter
-) -> None:
+async def test_plain_text_injected_after_the_220_is_ignored(authority: trustme.CA, adapter: EmailAdapter) -> None:
     async with MailServer(tls=served(authority.issue_cert("127.0.0.1"))) as server:
         server.on("starttls").inject(b"250-evil.example\r\n250 SIZE 1\r\n")
         outcome = await adapter.deliver(envelope(server, settings={"tls": "starttls"}))
@@ -213,7 +209,7 @@ async def test_what_was_put_in_clear_behind_the_220_is_not_believed(
         assert server.mail_count == isinstance(outcome, Delivered)
 
 
-async def test_implicit_tls_to_a_server_that_speaks_in_clear_holds(adapter: EmailAdapter) -> None:
+async def test_implicit_tls_to_a_plain_text_server_holds(adapter: EmailAdapter) -> None:
     async with MailServer() as server:
         outcome = await adapter.deliver(
             envelope(server, settings={"tls": "implicit", "connect_timeout_s": 1, "command_timeout_s": 1})
@@ -224,7 +220,7 @@ async def test_implicit_tls_to_a_server_that_speaks_in_clear_holds(adapter: Emai
         assert server.seen["mail"] == 0
 
 
-async def test_tls_none_stays_in_clear_even_where_starttls_is_offered(authority: trustme.CA) -> None:
+async def test_tls_none_stays_in_clear_even_if_starttls_is_offered(authority: trustme.CA) -> None:
     adapter = EmailAdapter()
     async with MailServer(tls=served(authority.issue_cert("127.0.0.1"))) as server:
         assert isinstance(await adapter.deliver(envelope(server)), Delivered)

@@ -53,9 +53,7 @@ async def test_a_hook_beyond_its_limit_pauses_alone(slack: FakeSlack, outbound: 
 
 
 @pytest.mark.dec("DEC-62")
-async def test_a_hook_that_cannot_be_reached_holds_and_lets_the_others_pass(
-    slack: FakeSlack, outbound: Outbound
-) -> None:
+async def test_unreachable_hook_holds_and_the_others_are_reached(slack: FakeSlack, outbound: Outbound) -> None:
     adapter = SlackAdapter(outbound=outbound)
     async with FakeSlack(tls=server_context()) as away:
         gone = away.hook("gone")

@@ -23,7 +23,7 @@ def titles(adapter: ProviderAdapter | WebhookAdapter) -> list[str]:
 
 
 @pytest.mark.dec("DEC-64")
-async def test_a_proxy_that_is_away_is_the_failed_phase() -> None:
+async def test_unreachable_proxy_is_the_failed_phase() -> None:
     behind = Outbound(OutboundOptions(proxy=f"http://127.0.0.1:{free_port()}"))
     adapter = SlackAdapter(outbound=behind)
     outcome = await adapter.deliver(envelope(World({}, ("a",), list, target_secrets={"a": Secret(HOOK)})))
@@ -39,7 +39,7 @@ async def test_a_proxy_that_is_away_is_the_failed_phase() -> None:
 
 
 @pytest.mark.parametrize("kind", [SlackAdapter, TelegramAdapter, WebhookAdapter])
-async def test_without_a_proxy_there_is_no_such_phase(kind: type[ProviderAdapter | WebhookAdapter]) -> None:
+async def test_without_a_proxy_the_phase_is_missing(kind: type[ProviderAdapter | WebhookAdapter]) -> None:
     adapter = kind()
     assert "Reach the proxy" not in titles(adapter)
     assert "Resolve the host name" in titles(adapter)

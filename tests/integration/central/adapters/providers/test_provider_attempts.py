@@ -47,7 +47,7 @@ def statuses(outcome: Outcome) -> dict[str, TargetStatus]:
 
 @pytest.mark.req("CHN-02")
 @pytest.mark.dec("DEC-11")
-async def test_a_target_that_fails_or_pauses_keeps_no_other_from_its_copy(telegram: FakeTelegram) -> None:
+async def test_failed_or_paused_target_does_not_affect_the_others(telegram: FakeTelegram) -> None:
     telegram.blocked.add("3")
     for _ in range(20):
         await deliver(telegram, "-4")
@@ -61,7 +61,7 @@ async def test_a_target_that_fails_or_pauses_keeps_no_other_from_its_copy(telegr
 
 
 @pytest.mark.req("CHN-02")
-async def test_too_many_requests_alone_show_nothing_about_the_path(telegram: FakeTelegram) -> None:
+async def test_too_many_requests_are_not_evidence_about_the_path(telegram: FakeTelegram) -> None:
     telegram.on().answer(429, '{"ok":false,"parameters":{"retry_after":9}}')
     outcome = await deliver(telegram, "1")
     assert isinstance(outcome, Held)
@@ -129,7 +129,7 @@ async def test_each_result_has_its_outcome_and_its_evidence(
     assert found.evidence is evidence
 
 
-async def test_a_provider_that_cannot_be_reached_holds_and_is_evidence(telegram: FakeTelegram) -> None:
+async def test_unreachable_provider_holds_and_is_evidence(telegram: FakeTelegram) -> None:
     await telegram.stop()
     found = await deliver(telegram, "1")
     assert isinstance(found, Held)

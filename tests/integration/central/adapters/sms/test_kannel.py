@@ -43,7 +43,7 @@ def to(kannel: Kannel, password: str = PASSWORD) -> World:
 
 
 @pytest.mark.req("CHN-05", "CHN-07")
-async def test_five_hundred_texts_of_one_to_three_segments_arrive_whole_in_every_alphabet(
+async def test_five_hundred_texts_of_one_to_three_segments_arrive_complete_in_every_alphabet(
     kannel: Kannel, adapter: SmsAdapter
 ) -> None:
     sent = []
@@ -63,7 +63,7 @@ async def test_five_hundred_texts_of_one_to_three_segments_arrive_whole_in_every
 
 
 @pytest.mark.dec("DEC-89")
-async def test_a_receipt_comes_to_the_url_of_the_target(kannel: Kannel, adapter: SmsAdapter) -> None:
+async def test_receipt_is_sent_to_the_url_of_the_target(kannel: Kannel, adapter: SmsAdapter) -> None:
     async with HttpServer() as central:
         url = f"{central.url}/receipts/v1/texts/canary-token"
         outcome = await adapter.deliver(envelope(to(kannel), body="x", receipt_urls={NUMBER: url}))

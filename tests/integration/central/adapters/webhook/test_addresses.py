@@ -90,7 +90,7 @@ async def stage() -> AsyncIterator[Stage]:
 
 @pytest.mark.fault(53)
 @pytest.mark.threat(15)
-async def test_a_name_that_changes_to_a_private_address_is_judged_again_at_each_connection(stage: Stage) -> None:
+async def test_name_that_changes_to_a_private_address_is_checked_at_each_connection(stage: Stage) -> None:
     outbound = stage.outbound([PUBLIC], [PRIVATE])
     assert isinstance(await stage.deliver(outbound, stage.named), Delivered)
     [request] = stage.public.requests
@@ -203,7 +203,7 @@ async def test_the_test_button_does_not_connect_to_a_blocked_address(stage: Stag
     ],
     ids=["nxdomain", "servfail", "loop", "empty"],
 )
-async def test_a_name_that_leads_nowhere_holds_without_a_quick_try(
+async def test_unresolvable_name_holds_without_a_quick_try(
     stage: Stage, answer: Sequence[str] | OSError, reason: str
 ) -> None:
     outcome = await stage.deliver(stage.outbound(answer), stage.named)
@@ -230,7 +230,7 @@ async def test_a_name_server_that_does_not_answer_holds_at_the_deadline(stage: S
 @pytest.mark.fault(65)
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 @pytest.mark.parametrize("first", [PUBLIC, "::1"], ids=["IPv4", "IPv6"])
-def test_an_address_that_swallows_connections_is_passed_over_within_five_seconds(loop: str, first: str) -> None:
+def test_address_that_drops_packets_is_skipped_within_five_seconds(loop: str, first: str) -> None:
     import uvloop
 
     async def send() -> tuple[Outcome, float]:

@@ -193,7 +193,9 @@ async def test_the_last_try_decides(server: HttpServer, outbound: Outbound) -> N
 
 
 @pytest.mark.dec("DEC-82")
-async def test_a_code_to_give_up_on_is_permanent_and_410_means_gone(server: HttpServer, outbound: Outbound) -> None:
+async def test_configured_permanent_codes_are_permanent_and_410_means_gone(
+    server: HttpServer, outbound: Outbound
+) -> None:
     server.on().answer(422).times(1)
     server.on().answer(410).times(1)
     given_up = await deliver(server, outbound, give_up_codes="422")
@@ -277,7 +279,9 @@ async def test_at_most_64_kib_of_a_response_are_read_and_1_kb_is_kept(
 
 
 @pytest.mark.threat(16)
-async def test_of_a_secret_at_the_end_of_what_is_kept_no_part_is_kept(server: HttpServer, outbound: Outbound) -> None:
+async def test_secret_at_the_end_of_the_stored_response_is_hidden_completely(
+    server: HttpServer, outbound: Outbound
+) -> None:
     secret = "correct-horse-battery-staple"
     body = b"x" * (BODY_BYTES_KEPT - 10) + secret.encode()
     header = "h" * (HEADER_CHARACTERS_KEPT - 10) + secret

@@ -126,7 +126,7 @@ async def test_bytes_after_an_answer_do_not_answer_the_next_request(outbound: Ou
         b"no header\r\n",
     ],
 )
-async def test_a_2xx_status_line_is_success_whatever_follows_it(outbound: Outbound, head: bytes) -> None:
+async def test_2xx_status_line_is_success_with_any_continuation(outbound: Outbound, head: bytes) -> None:
     """The receiver has the webhook; its answer is malformed after the status."""
     async with HttpServer() as server:
         server.on().raw(b"HTTP/1.1 200 OK\r\n" + head + b"\r\nok").then_close()
