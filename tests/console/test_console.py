@@ -16,7 +16,9 @@ from support.running_central import until
 OUTBOX = "/notifications"
 
 
-async def test_an_operator_logs_in_finds_the_parked_one_reads_why_and_retries_it(front: Front, page: Page) -> None:
+async def test_operator_logs_in_finds_a_parked_notification_reads_the_reason_and_retries_it(
+    front: Front, page: Page
+) -> None:
     parked = await front.park("550 5.1.1 no such user", subject="Pump 3 is hot", body="It has 93 °C.")
     await log_in(front, page, "operator", OUTBOX)
     await expect(page.get_by_role("heading", name="Notifications")).to_be_attached()
@@ -45,7 +47,7 @@ async def test_an_operator_logs_in_finds_the_parked_one_reads_why_and_retries_it
     await expect(page.locator(".timeline")).to_contain_text("Retried by operator")
 
 
-async def test_discarding_asks_first(front: Front, browser: Browser, url: str) -> None:
+async def test_discarding_asks_for_confirmation(front: Front, browser: Browser, url: str) -> None:
     parked = await front.park(subject="Pump 3 is hot")
     page = await browser.new_page(base_url=url)
     await log_in(front, page, "operator", OUTBOX)
@@ -63,7 +65,7 @@ async def test_discarding_asks_first(front: Front, browser: Browser, url: str) -
     assert (await front.centre.get(parked)).status is Status.DISCARDED
 
 
-async def test_a_notification_appears_in_the_list_by_itself(front: Front, page: Page) -> None:
+async def test_new_notification_appears_in_the_list_automatically(front: Front, page: Page) -> None:
     await log_in(front, page, "viewer", OUTBOX)
     await expect(page.get_by_role("heading", name="No notifications yet")).to_be_visible()
     await front.centre.send("ops", subject="Pump 3 is hot")
@@ -73,7 +75,7 @@ async def test_a_notification_appears_in_the_list_by_itself(front: Front, page: 
     await expect(page.get_by_role("link", name="pending 1")).to_be_visible()
 
 
-async def test_times_are_local_with_utc_on_hover_also_after_the_page_has_come_anew(
+async def test_times_are_local_with_utc_on_hover_also_after_a_live_update(
     front: Front, browser: Browser, url: str
 ) -> None:
     page = await browser.new_page(base_url=url, timezone_id="Asia/Tokyo")
@@ -108,7 +110,7 @@ async def test_the_list_does_not_move_under_the_pointer_and_its_rows_change_in_p
     await expect(rows).to_have_count(2)
 
 
-async def test_a_page_that_nobody_looks_at_keeps_no_connection_and_catches_up_when_it_is_seen(
+async def test_hidden_page_closes_its_connection_and_catches_up_when_shown(
     front: Front, browser: Browser, url: str
 ) -> None:
     page = await browser.new_page(base_url=url)
@@ -123,7 +125,7 @@ async def test_a_page_that_nobody_looks_at_keeps_no_connection_and_catches_up_wh
     await until(lambda: change_feed.listeners == 1)
 
 
-async def test_a_wrong_password_is_refused_and_the_name_stays(front: Front, page: Page) -> None:
+async def test_wrong_password_is_rejected_and_the_name_stays_in_the_form(front: Front, page: Page) -> None:
     await page.goto("/")
     await page.get_by_label("Name").fill("operator")
     await page.get_by_label("Password").fill("wrong")
@@ -141,7 +143,7 @@ async def test_logging_out_leads_to_the_login(front: Front, page: Page) -> None:
     await expect(page.get_by_role("heading", name="Log in")).to_be_visible()
 
 
-async def test_with_scripts_blocked_one_can_look_filter_retry_and_discard(front: Front, scriptless: Page) -> None:
+async def test_without_scripts_a_user_can_read_filter_retry_and_discard(front: Front, scriptless: Page) -> None:
     page = scriptless
     first = await front.park(subject="Pump 3 is hot")
     second = await front.park(subject="Tank 12 is low")
@@ -175,7 +177,7 @@ async def test_a_hostile_subject_is_shown_as_text_and_runs_nothing(front: Front,
 
 @pytest.mark.threat(10)
 @pytest.mark.bad_input(57)
-async def test_a_form_on_another_site_does_nothing(front: Front, page: Page, url: str) -> None:
+async def test_form_on_another_site_changes_nothing(front: Front, page: Page, url: str) -> None:
     parked = await front.park()
     version = (await front.centre.get(parked)).version
     await log_in(front, page, "operator", OUTBOX)
@@ -191,7 +193,7 @@ async def test_a_form_on_another_site_does_nothing(front: Front, page: Page, url
     assert (await front.centre.get(parked)).status is Status.PARKED
 
 
-async def test_when_central_is_away_the_page_says_so_and_recovers(front: Front, browser: Browser, url: str) -> None:
+async def test_page_reports_that_central_is_unreachable_and_recovers(front: Front, browser: Browser, url: str) -> None:
     await front.centre.send("ops", subject="First")
     page = await browser.new_page(base_url=url)
     await log_in(front, page, "viewer", OUTBOX)
@@ -207,7 +209,7 @@ async def test_when_central_is_away_the_page_says_so_and_recovers(front: Front, 
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 400), ("dark", 1280)])
-async def test_nothing_sticks_out_and_text_can_be_read(
+async def test_nothing_overflows_and_text_is_readable(
     front: Front, browser: Browser, url: str, scheme: str, width: int
 ) -> None:
     await front.park("x" * 900, subject="A subject that is much longer than a narrow screen is wide, " * 4)
@@ -232,7 +234,7 @@ async def test_nothing_sticks_out_and_text_can_be_read(
 
 
 @pytest.mark.threat(12)
-async def test_a_person_comes_in_by_a_link_changes_the_password_and_logs_out_everywhere(
+async def test_user_logs_in_by_a_link_changes_the_password_and_logs_out_everywhere(
     front: Front, page: Page, scriptless: Page
 ) -> None:
     link = await front.operate.users.add(ADMIN, "anna", Role.OPERATOR)

@@ -40,7 +40,7 @@ async def page(mailbox: Mailbox, browser: Browser) -> AsyncIterator[Page]:
         yield opened
 
 
-async def test_a_mail_appears_by_itself(mailbox: Mailbox, page: Page) -> None:
+async def test_new_mail_appears_automatically(mailbox: Mailbox, page: Page) -> None:
     await page.goto("/")
     await expect(page.get_by_role("heading", name="No message yet")).to_be_visible()
     await expect(page.get_by_role("status")).to_have_text("live")

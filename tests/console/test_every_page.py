@@ -77,7 +77,7 @@ async def test_on_every_page_axe_finds_nothing_serious_and_nothing_scrolls_sidew
     assert wrong == {}
 
 
-async def test_a_chart_says_what_was_where_one_points_or_goes_by_the_arrows(world: World, browser: Browser) -> None:
+async def test_chart_shows_values_under_the_pointer_and_by_arrow_keys(world: World, browser: Browser) -> None:
     async with served(world.front.app) as url, watched(await opened(browser, url, "light")) as page:
         await page.clock.set_fixed_time(NIGHT)
         await log_in(world.front, page, "viewer", "/")

@@ -26,7 +26,7 @@ from support.running_central import RunningCentral, until
 REFUSED = "535 5.7.8 authentication failed"
 
 
-async def test_at_the_first_start_one_chooses_a_password_by_the_link_and_logs_in_with_it(
+async def test_first_user_chooses_a_password_by_the_link_and_logs_in(
     sqlite_url: str, tmp_path: Path, browser: Browser
 ) -> None:
     async with RunningCentral(sqlite_url, tmp_path / "central") as central:
@@ -48,7 +48,7 @@ async def test_at_the_first_start_one_chooses_a_password_by_the_link_and_logs_in
             assert 'name="password"' not in await used.text()
 
 
-async def test_a_parked_mail_is_found_understood_mended_and_seen_to_arrive(front: Front, page: Page) -> None:
+async def test_parked_mail_is_found_explained_fixed_and_delivered(front: Front, page: Page) -> None:
     async with MailServer() as mail:
         refusal = "5.7.1 Sender address rejected: not owned by user"
         mail.on("rcpt", when=lambda moment: moment.sender == "pumps@example.org").reply(550, refusal)
@@ -87,7 +87,7 @@ async def test_a_parked_mail_is_found_understood_mended_and_seen_to_arrive(front
             await adapter.close()
 
 
-async def test_five_hundred_parked_are_retried_together_and_one_watches_them_go(front: Front, page: Page) -> None:
+async def test_five_hundred_parked_notifications_are_retried_together_with_progress(front: Front, page: Page) -> None:
     ids = await park_many(front, 500)
     await log_in(front, page, "operator", "/notifications?status=parked")
     await page.get_by_role("link", name="Retry all…").click()
@@ -110,7 +110,7 @@ async def test_five_hundred_parked_are_retried_together_and_one_watches_them_go(
     assert {(await front.centre.get(one)).status for one in (ids[0], ids[250], ids[499])} == {Status.PENDING}
 
 
-async def test_a_viewer_is_told_which_role_it_needs_and_is_refused_where_he_tries(
+async def test_viewer_sees_the_required_role_and_is_rejected_on_trying(
     front: Front, browser: Browser, url: str
 ) -> None:
     parked = await front.park(subject="Pump 3 is hot")
@@ -137,9 +137,7 @@ async def test_a_viewer_is_told_which_role_it_needs_and_is_refused_where_he_trie
 
 
 @pytest.mark.bad_input(55)
-async def test_of_two_tabs_the_later_one_is_told_kindly_that_it_is_too_late(
-    front: Front, browser: Browser, url: str
-) -> None:
+async def test_later_of_two_tabs_shows_a_conflict(front: Front, browser: Browser, url: str) -> None:
     parked = await front.park(subject="Pump 3 is hot")
     context = await browser.new_context(base_url=url, java_script_enabled=False)
     first, second = await context.new_page(), await context.new_page()
@@ -159,9 +157,7 @@ async def test_of_two_tabs_the_later_one_is_told_kindly_that_it_is_too_late(
     await expect(second.get_by_role("button", name="Retry")).to_have_count(0)
 
 
-async def test_with_scripts_blocked_many_are_retried_and_one_can_follow_how_far_it_is(
-    front: Front, scriptless: Page
-) -> None:
+async def test_without_scripts_many_are_retried_and_progress_is_shown(front: Front, scriptless: Page) -> None:
     ids = await park_many(front, 3)
     page = scriptless
     await log_in(front, page, "operator", "/notifications?status=parked")
@@ -194,7 +190,7 @@ async def test_with_scripts_blocked_many_are_retried_and_one_can_follow_how_far_
 
 
 @pytest.mark.req("KPI-08", "KPI-10")
-async def test_the_headline_tiles_of_health_and_notifications_follow_what_happens(front: Front, page: Page) -> None:
+async def test_tiles_of_health_and_notifications_are_live(front: Front, page: Page) -> None:
     await log_in(front, page, "viewer")
     parked = page.locator(".tile", has_text="parked")
     await expect(parked).to_contain_text("0")
@@ -211,7 +207,7 @@ async def test_the_headline_tiles_of_health_and_notifications_follow_what_happen
 
 
 @pytest.mark.threat(11)
-async def test_no_page_lets_itself_be_framed(front: Front, browser: Browser, url: str) -> None:
+async def test_no_page_can_be_framed(front: Front, browser: Browser, url: str) -> None:
     parked = await front.park(subject="Pump 3 is hot")
     context = await browser.new_context(base_url=url)
     page = await context.new_page()
@@ -245,7 +241,7 @@ async def test_a_button_pressed_twice_acts_once(front: Front, browser: Browser, 
     assert await retries(front, parked) == 1
 
 
-async def test_a_site_goes_offline_and_when_it_is_back_what_was_asked_of_it_is_done(
+async def test_requests_to_an_offline_site_are_done_when_it_returns(
     front: Front, page: Page, url: str, tmp_path: Path
 ) -> None:
     async with HttpServer() as erp, site_agent(tmp_path / "site", url, front.tokens["site"], erp.url) as (site, agent):

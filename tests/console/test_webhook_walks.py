@@ -29,7 +29,7 @@ REFUSED = TransientFailure(
 ACCEPTED = Delivered(reply="204", phase="answer", exchanges=(replace(EXCHANGE, status=204, response_body=""),))
 
 
-async def test_one_subscribes_reads_why_the_test_fails_repairs_it_and_sees_an_event_delivered(
+async def test_user_subscribes_reads_why_the_test_fails_fixes_it_and_sees_an_event_delivered(
     front: Front, page: Page
 ) -> None:
     hooks = Hooks(front.centre, front.clock)
@@ -74,7 +74,7 @@ async def test_one_subscribes_reads_why_the_test_fails_repairs_it_and_sees_an_ev
 
 
 @pytest.mark.req("WHK-14", "WHK-15")
-async def test_a_blocked_receiver_is_cleared_and_seen_to_get_what_was_held(front: Front, page: Page) -> None:
+async def test_cleared_receiver_gets_its_held_notifications(front: Front, page: Page) -> None:
     hooks = Hooks(front.centre, front.clock)
     subscription = await hooks.subscribe()
     hooks.adapter.always["billing"] = FAILED

@@ -44,7 +44,7 @@ MAY = {
 
 
 @pytest.mark.threat(7)
-async def test_every_api_route_serves_whom_it_declares_and_nobody_else(front: Front) -> None:
+async def test_every_api_route_serves_exactly_its_declared_roles(front: Front) -> None:
     for route in ROUTES:
         for caller in ("nobody", "site", *ROLES):
             async with front.client(None if caller == "nobody" else caller) as client:
@@ -59,7 +59,7 @@ async def test_every_api_route_serves_whom_it_declares_and_nobody_else(front: Fr
 
 
 @pytest.mark.threat(7)
-async def test_every_page_serves_whom_it_declares_and_nobody_else(front: Front) -> None:
+async def test_every_page_serves_exactly_its_declared_roles(front: Front) -> None:
     # A stream that is open for as long as somebody listens would never be answered whole.
     front.app.state.backend.change_feed.close()
     for caller in ("nobody", *PEOPLE):
@@ -93,7 +93,7 @@ async def test_an_api_token_opens_no_page(front: Front) -> None:
 
 
 @pytest.mark.req("DEC-63")
-async def test_nothing_is_reachable_but_what_the_tables_declare(front: Front) -> None:
+async def test_only_declared_routes_are_reachable(front: Front) -> None:
     reachable = sorted(path_of(route) for route in front.app.router.routes)
     assert reachable == sorted([*(r.path for r in ROUTES), *(p.path for p in PAGES), *SOCKETS, STATIC])
     anyone = {route.path for route in (*ROUTES, *PAGES) if route.access is Access.ANYONE}
@@ -140,7 +140,7 @@ async def test_actions_refuse_actors_without_the_role_and_log_it(front: Front, r
         assert line["action"].startswith(action.name), str(action)
 
 
-async def test_an_admin_may_do_what_an_operator_may(front: Front) -> None:
+async def test_admin_has_all_rights_of_an_operator(front: Front) -> None:
     parked = await front.park()
     changed = await front.operate.notifications.retry(ADMIN, parked, (await front.centre.get(parked)).version)
     assert changed.status == "pending"

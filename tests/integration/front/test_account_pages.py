@@ -20,7 +20,7 @@ async def front(sqlite_url: str) -> AsyncIterator[Front]:
         yield opened
 
 
-async def test_a_link_is_looked_at_without_harm_and_used_once(front: Front) -> None:
+async def test_link_can_be_opened_often_and_used_once(front: Front) -> None:
     link = await front.operate.users.reset_password(ADMIN, "viewer")
     async with front.client() as client:
         for _ in range(3):
@@ -43,7 +43,7 @@ async def test_a_link_is_looked_at_without_harm_and_used_once(front: Front) -> N
 
 @pytest.mark.threat(10)
 @pytest.mark.bad_input(57)
-async def test_a_link_cannot_be_used_by_a_form_from_elsewhere(front: Front) -> None:
+async def test_link_cannot_be_used_by_a_form_of_another_site(front: Front) -> None:
     link = await front.operate.users.reset_password(ADMIN, "viewer")
     form = {"csrf": "0" * 64, "link": link.token, "password": GOOD, "again": GOOD}
     async with front.client() as client:
@@ -53,7 +53,7 @@ async def test_a_link_cannot_be_used_by_a_form_from_elsewhere(front: Front) -> N
 
 
 @pytest.mark.threat(12)
-async def test_every_login_has_a_new_id_and_leaves_the_session_before(front: Front) -> None:
+async def test_every_login_gets_a_new_id_and_ends_the_former_session(front: Front) -> None:
     accounts = front.operate.accounts
     async with front.client() as client:
         await log_in(front, client, "viewer")
@@ -88,7 +88,7 @@ async def test_a_password_is_changed_and_the_session_gets_a_new_id(front: Front)
     await front.operate.logins.log_in("viewer", GOOD)
 
 
-async def test_one_ends_a_session_and_logs_out_everywhere(front: Front) -> None:
+async def test_user_ends_a_session_and_logs_out_everywhere(front: Front) -> None:
     other = await front.operate.logins.log_in("viewer", front.password("viewer"))
     async with front.client() as client:
         await log_in(front, client, "viewer")
@@ -108,7 +108,7 @@ async def test_one_ends_a_session_and_logs_out_everywhere(front: Front) -> None:
 
 
 @pytest.mark.threat(12)
-async def test_a_page_that_brings_itself_up_to_date_keeps_no_session_alive(front: Front) -> None:
+async def test_live_updates_do_not_extend_a_session(front: Front) -> None:
     async with front.client() as client:
         await log_in(front, client, "viewer")
         for _ in range(4):
@@ -119,7 +119,7 @@ async def test_a_page_that_brings_itself_up_to_date_keeps_no_session_alive(front
 
 @pytest.mark.bad_input(58)
 @pytest.mark.threat(13)
-async def test_who_failed_too_often_is_told_to_wait_whoever_he_is(front: Front) -> None:
+async def test_known_and_unknown_users_wait_after_too_many_failures(front: Front) -> None:
     told = []
     for name in ("viewer", "nobody"):
         async with front.client() as client:
@@ -134,7 +134,7 @@ async def test_who_failed_too_often_is_told_to_wait_whoever_he_is(front: Front) 
     assert "Too many failed logins; wait 2 s, then try again" in told[0]
 
 
-async def test_the_browser_is_told_apart_by_what_it_says_of_itself(front: Front) -> None:
+async def test_session_shows_browser_and_system_of_its_user_agent(front: Front) -> None:
     agents = {
         "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0": "Firefox on Linux",
         "Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) Version/19.0 Safari/604.1": "Safari on iPhone",

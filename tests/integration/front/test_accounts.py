@@ -28,7 +28,7 @@ async def store(store_url: str, clock: ManualClock) -> AsyncIterator[Store]:
         yield centre.store
 
 
-async def test_the_first_start_makes_an_admin_by_a_one_time_link_and_a_token_that_works(
+async def test_first_start_creates_an_admin_with_a_one_time_link_and_a_valid_token(
     store: Store, clock: ManualClock
 ) -> None:
     accounts, logins = Accounts(store, clock), Logins(store, clock)
@@ -47,21 +47,19 @@ async def test_the_first_start_makes_an_admin_by_a_one_time_link_and_a_token_tha
     assert await accounts.by_api_token(first.api_token) is None, "it expires like any other"
 
 
-async def test_a_password_that_the_caller_chose_needs_no_link(store: Store, clock: ManualClock) -> None:
+async def test_password_chosen_by_the_caller_needs_no_link(store: Store, clock: ManualClock) -> None:
     first = await Accounts(store, clock).first_start("chosen by the demo")
     assert first is not None
     assert first.link is None
     assert (await Logins(store, clock).log_in("admin", "chosen by the demo")).actor.name == "admin"
 
 
-async def test_a_later_start_makes_nothing_while_the_link_can_still_be_used(store: Store, clock: ManualClock) -> None:
+async def test_later_start_creates_nothing_while_the_link_is_valid(store: Store, clock: ManualClock) -> None:
     assert await Accounts(store, clock).first_start() is not None
     assert await Accounts(store, clock).first_start() is None
 
 
-async def test_a_first_link_that_nobody_used_in_time_is_replaced_at_the_next_start(
-    store: Store, clock: ManualClock
-) -> None:
+async def test_expired_first_link_is_replaced_at_the_next_start(store: Store, clock: ManualClock) -> None:
     accounts, logins = Accounts(store, clock), Logins(store, clock)
     lost = await accounts.first_start()
     clock.advance(AccountOptions().link_s)
@@ -102,7 +100,7 @@ async def test_tokens_are_stored_as_digests_and_compared_in_constant_time(
 
 @pytest.mark.threat(14)
 @pytest.mark.parametrize("kind", ["api", "site", "session"])
-async def test_a_token_of_one_kind_is_none_of_another(front: Front, kind: str) -> None:
+async def test_token_of_one_kind_is_not_accepted_as_another(front: Front, kind: str) -> None:
     token = credentials.issue(kind, os.urandom(credentials.ENTROPY_BYTES))
     role = None if kind == "site" else "admin"
     now = front.clock.now()
@@ -139,7 +137,7 @@ async def test_a_revoked_token_and_an_expired_one_are_refused_and_the_others_sta
 
 
 @pytest.mark.threat(12)
-async def test_a_session_ends_when_its_time_is_over_however_much_it_is_used(front: Front) -> None:
+async def test_session_ends_at_its_maximum_age_even_if_used(front: Front) -> None:
     session = await front.operate.logins.log_in("viewer", front.password("viewer"))
     hours = int(AccountOptions().session_s // 3600)
     for _ in range(hours - 1):
@@ -152,7 +150,7 @@ async def test_a_session_ends_when_its_time_is_over_however_much_it_is_used(fron
 
 
 @pytest.mark.threat(12)
-async def test_a_session_that_nobody_uses_ends_and_a_page_that_asks_by_itself_does_not_count(front: Front) -> None:
+async def test_idle_session_ends_and_automatic_requests_do_not_count(front: Front) -> None:
     accounts = front.operate.accounts
     session = await front.operate.logins.log_in("viewer", front.password("viewer"))
     idle_s = AccountOptions().session_idle_s
@@ -177,13 +175,13 @@ async def test_logging_out_ends_the_session_at_central(front: Front) -> None:
     assert await accounts.by_session(another.token) is not None
 
 
-async def test_a_session_follows_the_role_that_its_owner_has_now(front: Front) -> None:
+async def test_session_has_the_present_role_of_its_owner(front: Front) -> None:
     session = await front.operate.logins.log_in("operator", front.password("operator"))
     await front.centre.execute("update users set role = 'viewer' where name = 'operator'")
     assert await front.operate.accounts.by_session(session.token) == Actor("operator", Role.VIEWER)
 
 
-async def test_a_token_is_worth_no_more_than_its_owner_is_now(front: Front) -> None:
+async def test_token_has_at_most_the_present_role_of_its_owner(front: Front) -> None:
     accounts, token = front.operate.accounts, front.tokens["admin"]
     await front.centre.execute("update users set role = 'operator' where name = 'admin'")
     assert await accounts.by_api_token(token) == Actor("admin", Role.OPERATOR)
@@ -191,7 +189,7 @@ async def test_a_token_is_worth_no_more_than_its_owner_is_now(front: Front) -> N
     assert await accounts.by_api_token(token) is None
 
 
-async def test_it_is_noted_when_a_token_was_used(front: Front) -> None:
+async def test_last_use_of_a_token_is_recorded(front: Front) -> None:
     front.clock.advance(1000)
     await front.operate.accounts.by_api_token(front.tokens["viewer"])
     [used] = await front.operate.tokens.all(Actor("viewer", Role.VIEWER))

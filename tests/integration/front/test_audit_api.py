@@ -25,7 +25,7 @@ async def entries(client: httpx2.AsyncClient, **query: str) -> list[dict[str, ob
     return found
 
 
-async def test_a_notifications_story_is_found_by_its_id_without_its_body(front: Front) -> None:
+async def test_audit_entries_of_a_notification_are_found_by_id_without_its_body(front: Front) -> None:
     parked = await front.park(body="for the night shift alone")
     await front.operate.notifications.discard(OPERATOR, parked, (await front.centre.get(parked)).version)
     async with front.client("viewer") as client:
@@ -40,7 +40,7 @@ async def test_a_notifications_story_is_found_by_its_id_without_its_body(front: 
     ]
 
 
-async def test_acts_are_found_by_who_did_them_and_on_what(front: Front) -> None:
+async def test_actions_are_found_by_actor_and_target(front: Front) -> None:
     await front.park()
     await front.operate.lists.remove(ADMIN, "ops")
     async with front.client("viewer") as client:
@@ -51,7 +51,7 @@ async def test_acts_are_found_by_who_did_them_and_on_what(front: Front) -> None:
         assert await entries(client, actor="nobody") == []
 
 
-async def test_pages_go_on_where_the_last_one_ended(front: Front) -> None:
+async def test_pages_continue_after_the_previous_one(front: Front) -> None:
     for _ in range(3):
         await front.park()
     async with front.client("viewer") as client:
@@ -81,7 +81,7 @@ async def test_pages_go_on_where_the_last_one_ended(front: Front) -> None:
         ({"cursor": "x"}, 400, "cursor"),
     ],
 )
-async def test_a_question_that_cannot_be_answered_is_refused_by_its_field(
+async def test_invalid_audit_query_is_rejected_by_its_field(
     front: Front, query: dict[str, str], status: int, field: str
 ) -> None:
     async with front.client("viewer") as client:
@@ -89,7 +89,7 @@ async def test_a_question_that_cannot_be_answered_is_refused_by_its_field(
     assert (answer.status_code, answer.json()["field"]) == (status, field)
 
 
-async def test_only_an_admin_carries_the_log_away_and_that_is_in_it(front: Front) -> None:
+async def test_only_an_admin_exports_the_log_and_the_export_is_audited(front: Front) -> None:
     for role in ("viewer", "operator"):
         async with front.client(role) as client:
             assert (await client.get("/api/v1/export/audit")).status_code == 403
@@ -101,7 +101,7 @@ async def test_only_an_admin_carries_the_log_away_and_that_is_in_it(front: Front
     assert told["extra"]["filter"] == {"status": ["parked"]}  # type: ignore[index]
 
 
-async def test_an_export_holds_all_that_fits_in_sets_and_ends_with_their_number(
+async def test_export_has_all_matching_entries_in_batches_and_ends_with_their_number(
     front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(export, "BATCH", 2)
@@ -137,7 +137,7 @@ async def test_an_unknown_format_is_refused_before_anything_leaves(front: Front)
         assert await entries(client, target="audit") == []
 
 
-async def test_what_happens_during_an_export_is_not_in_it(front: Front) -> None:
+async def test_entries_written_during_an_export_are_not_in_it(front: Front) -> None:
     await front.park()
     exported = await front.operate.audit.export(ADMIN, AuditFilter())
     front.clock.advance(1)

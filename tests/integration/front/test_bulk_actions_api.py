@@ -25,7 +25,7 @@ async def get(front: Front, path: str, caller: str = "viewer") -> dict[str, Any]
 
 
 @pytest.mark.req("CMD-04", "CMD-08")
-async def test_an_act_is_previewed_started_followed_and_its_rows_are_told(front: Front) -> None:
+async def test_action_is_previewed_started_followed_and_lists_its_rows(front: Front) -> None:
     ids = [await front.park(subject=f"Pump {number} is hot") for number in range(3)]
     other = await front.park(subject="Tank 12 is low")
     preview = (await post(front, "/preview", {"filter": {"subject": "pump"}}, "viewer")).json()
@@ -61,7 +61,7 @@ async def test_an_act_is_previewed_started_followed_and_its_rows_are_told(front:
     assert (await get(front, f"/{act['action_id']}/rows?outcome=conflict"))["rows"] == []
 
 
-async def test_a_selection_is_taken_with_the_versions_that_were_seen(front: Front) -> None:
+async def test_selection_contains_the_versions_seen(front: Front) -> None:
     first, second = [await front.park(), await front.park()]
     version = (await front.centre.get(first)).version
     chosen = [{"notification_id": first, "version": version}, {"notification_id": second, "version": version + 1}]
@@ -73,7 +73,7 @@ async def test_a_selection_is_taken_with_the_versions_that_were_seen(front: Fron
     assert (rows[second]["outcome"], rows[second]["current_status"]) == ("conflict", "parked")
 
 
-async def test_a_running_act_is_cancelled(front: Front) -> None:
+async def test_running_action_is_cancelled(front: Front) -> None:
     parked = await front.park()
     act = (await post(front, "", {"verb": "discard", "reason": "oh no", "filter": {}})).json()
     answer = await post(front, f"/{act['action_id']}/cancel", {})
@@ -102,7 +102,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.bad_input(46)
-async def test_what_is_wrong_with_an_act_is_named_and_nothing_is_begun(front: Front) -> None:
+async def test_invalid_action_is_rejected_by_field_and_not_started(front: Front) -> None:
     for change, code, field in WRONG:
         answer = await post(front, "", {"verb": "retry", "reason": "mended", "filter": {}} | change)
         assert (answer.status_code, answer.json()["code"], answer.json()["field"]) == (422, code, field), change
@@ -110,7 +110,7 @@ async def test_what_is_wrong_with_an_act_is_named_and_nothing_is_begun(front: Fr
 
 
 @pytest.mark.bad_input(48)
-async def test_rows_are_asked_for_by_what_there_is(front: Front) -> None:
+async def test_invalid_queries_for_rows_are_rejected(front: Front) -> None:
     act = (await post(front, "", {"verb": "retry", "reason": "mended", "filter": {}})).json()
     async with front.client("viewer") as client:
         for path, status, code in (
@@ -125,7 +125,7 @@ async def test_rows_are_asked_for_by_what_there_is(front: Front) -> None:
 
 
 @pytest.mark.threat(7)
-async def test_a_viewer_may_preview_and_look_and_no_more(front: Front) -> None:
+async def test_viewer_may_preview_and_read_only(front: Front) -> None:
     await front.park()
     assert (await post(front, "/preview", {"filter": {}}, "viewer")).status_code == 200
     refused = await post(front, "", {"verb": "retry", "reason": "please", "filter": {}}, "viewer")

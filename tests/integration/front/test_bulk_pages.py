@@ -85,7 +85,7 @@ async def test_a_selection_is_retried_by_plain_forms_with_a_reason(quick: Front)
     assert [tuple(row) for row in acts] == [("operator", "the address is there now")] * 2
 
 
-async def test_nothing_selected_is_said_and_nothing_is_done(quick: Front) -> None:
+async def test_empty_selection_is_reported_and_changes_nothing(quick: Front) -> None:
     await park_many(quick, 2)
     async with visiting(quick, "operator") as visitor:
         await visitor.look("/bulk-actions/new?of=selection&verb=discard&back=/notifications")
@@ -95,7 +95,7 @@ async def test_nothing_selected_is_said_and_nothing_is_done(quick: Front) -> Non
 
 
 @pytest.mark.bad_input(55)
-async def test_what_was_selected_and_has_changed_since_is_left_out_and_told(quick: Front) -> None:
+async def test_selected_rows_changed_since_are_skipped_and_reported(quick: Front) -> None:
     ids = await park_many(quick, 2)
     async with visiting(quick, "operator") as visitor:
         await visitor.look("/notifications")
@@ -113,7 +113,7 @@ async def test_what_was_selected_and_has_changed_since_is_left_out_and_told(quic
 
 
 @pytest.mark.bad_input(55)
-async def test_a_form_that_is_sent_twice_begins_one_act(quick: Front) -> None:
+async def test_form_sent_twice_starts_one_action(quick: Front) -> None:
     await park_many(quick, 2)
     async with visiting(quick, "operator") as visitor:
         await visitor.look("/bulk-actions/new?verb=retry")
@@ -130,7 +130,7 @@ async def test_a_form_that_is_sent_twice_begins_one_act(quick: Front) -> None:
 
 
 @pytest.mark.req("CMD-09", "DEC-15")
-async def test_all_that_fits_a_filter_is_discarded_and_nothing_that_parks_later(quick: Front) -> None:
+async def test_all_rows_matching_a_filter_are_discarded_and_none_parked_later(quick: Front) -> None:
     ids = await park_many(quick, 12)
     other = await quick.park(FULL)
     async with visiting(quick, "operator") as visitor:
@@ -148,7 +148,7 @@ async def test_all_that_fits_a_filter_is_discarded_and_nothing_that_parks_later(
     assert {(await quick.centre.get(i)).status for i in (other, later)} == {Status.PARKED}
 
 
-async def test_a_group_is_retried_in_stages_halts_and_says_what_next(quick: Front) -> None:
+async def test_group_is_retried_in_stages_halts_and_names_the_next_step(quick: Front) -> None:
     ids = await park_many(quick, 13)
     await quick.park(FULL)
     async with visiting(quick, "operator") as visitor:
@@ -178,7 +178,7 @@ async def test_a_group_is_retried_in_stages_halts_and_says_what_next(quick: Fron
     assert {(await quick.centre.get(i)).status for i in ids} == {Status.PARKED}
 
 
-async def test_an_act_is_cancelled_once_and_then_says_how_it_ended(quick: Front) -> None:
+async def test_cancelled_action_shows_how_it_ended(quick: Front) -> None:
     await park_many(quick, 2)
     async with visiting(quick, "operator") as visitor:
         await visitor.look("/bulk-actions/new?verb=retry")
@@ -205,7 +205,7 @@ async def test_an_act_is_cancelled_once_and_then_says_how_it_ended(quick: Front)
     }
 
 
-async def test_an_acts_rows_are_paged_by_outcome_and_a_wrong_page_is_told(quick: Front) -> None:
+async def test_rows_of_an_action_are_paged_by_outcome_and_a_wrong_page_is_rejected(quick: Front) -> None:
     await park_many(quick, 52)
     async with visiting(quick, "operator") as visitor:
         await visitor.look("/bulk-actions/new?verb=discard")
@@ -225,7 +225,7 @@ async def test_an_acts_rows_are_paged_by_outcome_and_a_wrong_page_is_told(quick:
         assert visitor.page.status_code == 404
 
 
-async def test_a_viewer_sees_all_of_it_and_is_told_what_he_cannot_do(quick: Front) -> None:
+async def test_viewer_sees_the_action_and_the_role_needed_to_act(quick: Front) -> None:
     await park_many(quick, 2)
     async with visiting(quick, "operator") as visitor:
         await visitor.look("/bulk-actions/new?verb=retry")
@@ -253,13 +253,13 @@ async def test_a_viewer_sees_all_of_it_and_is_told_what_he_cannot_do(quick: Fron
         ("verb=retry&site=elsewhere", "No parked notification matches"),
     ],
 )
-async def test_a_question_that_makes_no_sense_is_answered_precisely(quick: Front, query: str, told: str) -> None:
+async def test_invalid_query_is_answered_with_a_precise_error(quick: Front, query: str, told: str) -> None:
     async with visiting(quick, "operator") as visitor:
         assert told in await visitor.look(f"/bulk-actions/new?{query}")
         assert "<button" not in visitor.page.text.partition('id="confirm"')[2].partition("</section>")[0]
 
 
-async def test_pages_without_anything_teach(quick: Front) -> None:
+async def test_empty_pages_explain_themselves(quick: Front) -> None:
     async with visiting(quick, "viewer") as visitor:
         assert "fieldpost notifications groups" in await visitor.look("/parked-groups")
         assert "No bulk actions yet" in await visitor.look("/bulk-actions")

@@ -73,7 +73,7 @@ async def test_calls_are_found_by_status_target_and_how_long_they_take(
 
 @pytest.mark.req("TEL-11")
 @pytest.mark.req("DEC-27")
-async def test_a_retry_waits_is_shown_and_leaves_the_mirror_to_the_site(
+async def test_retry_waits_and_is_shown_and_only_the_site_changes_the_mirror(
     front: Front, calls: Calls, clock: ManualClock
 ) -> None:
     one = calls.parked()
@@ -109,7 +109,7 @@ async def test_a_retry_waits_is_shown_and_leaves_the_mirror_to_the_site(
         assert "Retrying, as last reported by the site" in await visitor.look(f"/cached-calls/{one}")
 
 
-async def test_several_are_discarded_at_once_each_by_its_own_intent(quick: Front, calls: Calls) -> None:
+async def test_several_calls_are_discarded_with_one_intent_each(quick: Front, calls: Calls) -> None:
     await quick.operate.sites.add(ADMIN, "other")
     marked = [calls.parked(), calls.parked()]
     moved = calls.issue()
@@ -139,7 +139,7 @@ async def test_several_are_discarded_at_once_each_by_its_own_intent(quick: Front
 
 
 @pytest.mark.req("TEL-06")
-async def test_a_site_is_asked_for_what_is_parked_and_its_answer_is_readable(quick: Front, calls: Calls) -> None:
+async def test_site_is_asked_for_parked_calls_and_its_answer_is_readable(quick: Front, calls: Calls) -> None:
     calls.parked()
     await tell(quick, calls)
     async with visiting(quick, "operator") as visitor:
@@ -180,7 +180,7 @@ async def test_open_intents_come_first_by_site_and_can_be_cancelled_while_they_w
         assert (await visitor.client.get("/intents?state=purple")).status_code == 422
 
 
-async def test_a_viewer_sees_calls_and_reads_which_role_an_act_needs(quick: Front, calls: Calls) -> None:
+async def test_viewer_sees_calls_and_the_role_needed_to_act(quick: Front, calls: Calls) -> None:
     one = calls.parked()
     await tell(quick, calls)
     async with visiting(quick, "viewer") as visitor:
@@ -194,7 +194,7 @@ async def test_a_viewer_sees_calls_and_reads_which_role_an_act_needs(quick: Fron
         assert (await visitor.client.get(f"/cached-calls/{one}?site=elsewhere")).status_code == 404
 
 
-async def test_an_operator_has_a_sites_calls_read_anew(quick: Front, calls: Calls) -> None:
+async def test_operator_requests_a_new_reading_of_the_calls_of_a_site(quick: Front, calls: Calls) -> None:
     calls.parked()
     await tell(quick, calls)
     async with visiting(quick, "operator") as visitor:

@@ -50,7 +50,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.req("CHN-01", "CHN-03", "CHN-04", "CHN-13")
 @pytest.mark.needs("apprise")
-async def test_a_bad_list_is_refused_when_added_changed_and_imported_and_nothing_is_written(front: Front) -> None:
+async def test_invalid_list_is_rejected_when_added_changed_and_imported_and_nothing_is_written(front: Front) -> None:
     async with front.client("admin") as client:
         for type_, good in GOOD.items():
             added = await client.post("/api/v1/lists", json={"name": type_, "type": type_, **good})
@@ -71,7 +71,7 @@ async def test_a_bad_list_is_refused_when_added_changed_and_imported_and_nothing
 
 
 @pytest.mark.req("CHN-03")
-async def test_a_bad_channel_is_refused_when_added_and_changed_and_nothing_is_written(front: Front) -> None:
+async def test_invalid_channel_is_rejected_when_added_and_changed_and_nothing_is_written(front: Front) -> None:
     gateway = {"dialect": "http", "url": "https://127.0.0.1/send?to={number}"}
     bad: list[tuple[dict[str, Any], str]] = [
         *(({"rate": rate}, "rate") for rate in ("0/1m", "1/0s", "x")),

@@ -47,7 +47,7 @@ async def password_of(front: Front, name: str = "mail") -> str | None:
 
 @pytest.mark.dec("DEC-34")
 @pytest.mark.bad_input(28)
-async def test_a_secret_goes_in_and_shows_only_that_it_is_set(front: Front) -> None:
+async def test_stored_secret_is_shown_only_as_set(front: Front) -> None:
     async with front.client("admin") as client:
         added = await add(client)
         assert added["secrets"] == {"password": "set"}
@@ -59,7 +59,7 @@ async def test_a_secret_goes_in_and_shows_only_that_it_is_set(front: Front) -> N
 
 
 @pytest.mark.bad_input(28)
-async def test_a_secret_stays_unless_it_is_given_anew_or_cleared(front: Front) -> None:
+async def test_secret_is_kept_unless_replaced_or_cleared(front: Front) -> None:
     async with front.client("admin") as client:
         await add(client)
         for version, secrets in ((1, {}), (2, {"password": ""})):
@@ -79,7 +79,7 @@ async def test_a_secret_stays_unless_it_is_given_anew_or_cleared(front: Front) -
 
 @pytest.mark.threat(24)
 @pytest.mark.dec("DEC-34")
-async def test_in_the_table_a_secret_stands_sealed(front: Front) -> None:
+async def test_secret_is_sealed_in_the_table(front: Front) -> None:
     async with front.client("admin") as client:
         await add(client)
     row = await front.centre.store.read(channel_row)
@@ -101,7 +101,7 @@ async def test_in_the_table_a_secret_stands_sealed(front: Front) -> None:
         ({"secrets": {"password": CANARY}, CANARY[:4]: 1}, CANARY[:4]),
     ],
 )
-async def test_a_refused_secret_is_not_repeated(front: Front, change: dict[str, Any], field: str) -> None:
+async def test_rejected_secret_is_not_repeated(front: Front, change: dict[str, Any], field: str) -> None:
     async with front.client("admin") as client:
         new = {"name": "mail", "type": "email", "settings": MAIL, "secrets": {"password": CANARY}}
         answer = await client.post("/api/v1/channels", json=new | change)
@@ -160,7 +160,7 @@ async def test_a_retry_field_out_of_range_is_refused_when_it_is_saved(front: Fro
 
 
 @pytest.mark.bad_input(29)
-async def test_a_sender_that_is_not_the_login_is_warned_of(front: Front) -> None:
+async def test_sender_other_than_the_login_causes_a_warning(front: Front) -> None:
     async with front.client("admin") as client:
         assert (await add(client))["warnings"] == []
         body = {"version": 1, "settings": {"from_address": "ops@plant.example"}}
@@ -237,7 +237,7 @@ async def test_rotation_seals_everything_under_the_new_key_and_the_old_one_can_g
     assert {c.version for c in found} == {1}
 
 
-async def test_a_rotation_that_was_broken_off_goes_on_where_it_was(front: Front) -> None:
+async def test_interrupted_rotation_continues(front: Front) -> None:
     async with front.client("admin") as client:
         for number in range(60):
             await add(client, f"mail{number:03}", is_default=False)
@@ -248,7 +248,7 @@ async def test_a_rotation_that_was_broken_off_goes_on_where_it_was(front: Front)
     assert (await secrets.rotate(ADMIN)).count == 10
 
 
-async def test_rotation_leaves_alone_what_it_cannot_read_and_says_so(front: Front) -> None:
+async def test_rotation_skips_unreadable_secrets_and_reports_them(front: Front) -> None:
     async with front.client("admin") as client:
         await add(client)
         lost = Keyring([SecretKey.of(b"l" * 32)])
@@ -264,7 +264,7 @@ async def test_rotation_leaves_alone_what_it_cannot_read_and_says_so(front: Fron
         assert (health["status"], health["issues"][0]["code"]) == ("error", "secrets.unreadable")
 
 
-async def test_without_any_key_a_secret_is_refused_and_the_rest_works(front: Front) -> None:
+async def test_without_a_key_secrets_are_rejected_and_the_rest_works(front: Front) -> None:
     channels, _, _ = with_ring(front)
     with pytest.raises(Conflict) as refused:
         await channels.add(ADMIN, "mail", "email", MAIL, {"password": CANARY})
@@ -276,7 +276,7 @@ async def test_without_any_key_a_secret_is_refused_and_the_rest_works(front: Fro
 # -- the test of a channel ---------------------------------------------------------------------------------------------
 
 
-async def test_a_test_sends_a_mail_and_tells_the_conversation_without_secrets(front: Front) -> None:
+async def test_test_sends_a_mail_and_shows_the_conversation_without_secrets(front: Front) -> None:
     async with MailServer(auth=lambda given: given.secret == CANARY) as server, front.client("admin") as client:
         await add(client, settings=MAIL | {"port": server.port})
         answer = await client.post("/api/v1/channels/mail/test", json={"to": "Ann@Example.org"})
@@ -292,7 +292,7 @@ async def test_a_test_sends_a_mail_and_tells_the_conversation_without_secrets(fr
     assert (name, actor, extra["to"]) == ("mail", ADMIN.name, "Ann@example.org")
 
 
-async def test_a_test_that_fails_says_what_the_server_said(front: Front) -> None:
+async def test_failed_test_shows_the_reply_of_the_server(front: Front) -> None:
     async with MailServer(auth=lambda given: False) as server, front.client("admin") as client:
         await add(client, settings=MAIL | {"port": server.port})
         tested = (await client.post("/api/v1/channels/mail/test", json={"to": "a@example.org"})).json()
@@ -305,9 +305,7 @@ async def test_a_test_that_fails_says_what_the_server_said(front: Front) -> None
 
 @pytest.mark.bad_input(30)
 @pytest.mark.parametrize("caller", ["viewer", "operator", "site", None])
-async def test_only_an_administrator_may_test_a_channel_and_nobody_else_hears_a_banner(
-    front: Front, caller: str | None
-) -> None:
+async def test_only_an_administrator_may_test_a_channel_and_see_a_banner(front: Front, caller: str | None) -> None:
     async with MailServer(hostname="internal-4711.example") as server:
         async with front.client("admin") as client:
             await add(client, settings=MAIL | {"port": server.port})
@@ -337,7 +335,7 @@ def audited_tests(conn: Connection) -> list[tuple[str, str, Any]]:
     [{"host": "127.0.0.2"}, {"port": 2599}, {"tls": "starttls"}, {"username": "mallory"}],
     ids=lambda change: next(iter(change)),
 )
-async def test_a_stored_secret_is_not_sent_to_another_place(front: Front, change: dict[str, object]) -> None:
+async def test_changed_destination_requires_the_stored_secret_again(front: Front, change: dict[str, object]) -> None:
     """Otherwise a stolen session could read the password at a server of its own."""
     (name,) = change
     async with front.client("admin") as client:
@@ -386,7 +384,7 @@ BOT = "123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11"
         ("telegram", {"url": "https://127.0.0.1"}, "token", BOT, {"url": "https://127.0.0.2"}),
     ],
 )
-async def test_a_stored_secret_of_any_type_of_channel_stays_where_it_was_given(
+async def test_stored_secret_of_any_channel_type_is_not_sent_to_another_host(
     front: Front, kind: str, settings: dict[str, object], secret: str, value: str, change: dict[str, object]
 ) -> None:
     """A signing secret is never sent, so it may stay."""

@@ -27,7 +27,7 @@ async def add_mail(front: Front, port: int = 2525, **more: object) -> None:
     await front.operate.channels.add(ADMIN, "mail", "email", MAIL | {"port": port} | more, is_default=True)
 
 
-async def test_a_blocked_channel_stands_first_with_what_it_holds_and_is_reset_by_an_operator(front: Front) -> None:
+async def test_blocked_channel_is_first_with_its_held_rows_and_can_be_reset_by_an_operator(front: Front) -> None:
     for name in ("a-good", "z-bad"):
         await front.centre.add_channel(name, default=name == "a-good")
     await front.centre.add_list("ops", channel_name="z-bad")
@@ -86,7 +86,7 @@ async def test_a_channel_is_tried_once_a_test_has_succeeded(front: Front) -> Non
 
 
 @pytest.mark.parametrize("kind", ["teams", "apprise"])
-async def test_a_type_without_settings_asks_for_none(quick: Front, kind: str) -> None:
+async def test_type_without_settings_has_no_fields(quick: Front, kind: str) -> None:
     async with visiting(quick, "admin") as visitor:
         text = await visitor.look("/new/channel", type=kind)
         assert "Channels of this type have no settings of their own." in text
@@ -124,7 +124,7 @@ async def test_a_channel_is_set_up_and_changed_by_fields_and_its_secrets_are_nev
         assert (emptied.secrets, emptied.is_default) == ({}, False)
 
 
-async def test_a_bad_setting_is_told_at_its_field_and_only_secrets_are_typed_again(quick: Front) -> None:
+async def test_invalid_setting_is_reported_at_its_field_and_only_secrets_are_typed_again(quick: Front) -> None:
     await add_mail(quick)
     wrong = {
         "settings.port": ("many", "port must be a whole number"),
@@ -149,7 +149,7 @@ async def test_a_bad_setting_is_told_at_its_field_and_only_secrets_are_typed_aga
     assert (await quick.operate.channels.get("mail")).version == 1
 
 
-async def test_of_two_who_change_a_channel_the_second_sees_what_his_form_would_change_now(quick: Front) -> None:
+async def test_second_of_two_concurrent_channel_forms_shows_what_it_would_change_now(quick: Front) -> None:
     await add_mail(quick)
     async with visiting(quick, "admin") as visitor:
         await visitor.look("/channels/mail")
@@ -163,7 +163,7 @@ async def test_of_two_who_change_a_channel_the_second_sees_what_his_form_would_c
     assert (await quick.operate.channels.get("mail")).settings["port"] == 2525
 
 
-async def test_a_test_tells_how_far_it_came_and_what_to_do(quick: Front) -> None:
+async def test_test_shows_how_far_it_got_and_what_to_do(quick: Front) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     await add_mail(quick, port)
@@ -186,7 +186,7 @@ async def test_a_test_tells_how_far_it_came_and_what_to_do(quick: Front) -> None
             assert len(server.mails) == 1
 
 
-async def test_a_channel_that_carries_lists_is_not_removed_and_says_why(quick: Front) -> None:
+async def test_channel_used_by_lists_is_not_removed_and_the_reason_is_shown(quick: Front) -> None:
     await add_mail(quick)
     await quick.centre.add_list("ops")
     async with visiting(quick, "admin") as visitor:

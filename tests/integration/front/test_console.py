@@ -13,7 +13,7 @@ SECRET_PAGES = ("/", "/notifications/0198c8a0-0000-7000-8000-000000000001")
 
 
 @pytest.mark.parametrize("path", SECRET_PAGES)
-async def test_a_page_leads_to_the_login_and_from_there_back(front: Front, path: str) -> None:
+async def test_page_redirects_to_the_login_and_back(front: Front, path: str) -> None:
     async with front.client() as client:
         away = await client.get(path)
         assert away.status_code == 303
@@ -23,7 +23,7 @@ async def test_a_page_leads_to_the_login_and_from_there_back(front: Front, path:
 
 
 @pytest.mark.parametrize("path", ["//evil.example/", "https://evil.example/", "/\\evil.example", "javascript:alert(1)"])
-async def test_a_login_leads_to_no_other_server(front: Front, path: str) -> None:
+async def test_login_does_not_redirect_to_another_server(front: Front, path: str) -> None:
     async with front.client() as client:
         login = await client.get("/login", params={"next": path})
         back = await post_login(front, client, login, "viewer", next=path)
@@ -62,7 +62,7 @@ async def test_the_session_cookie_is_kept_from_scripts_and_other_sites(
     assert not any(part.startswith("domain") for part in parts)
 
 
-async def test_a_login_begins_a_new_session_and_a_logout_ends_it_at_central(front: Front) -> None:
+async def test_login_starts_a_new_session_and_logout_ends_it_at_central(front: Front) -> None:
     async with front.client() as client:
         client.cookies.set("fieldpost-session", "fp_session_planted_by_somebody", domain="127.0.0.1")
         await post_login(front, client, await client.get("/login"), "viewer")
@@ -84,7 +84,7 @@ async def test_a_login_begins_a_new_session_and_a_logout_ends_it_at_central(fron
     "forgery",
     ["no token", "empty token", "foreign token", "token of the login page", "other site", "same site", "other origin"],
 )
-async def test_a_form_that_was_not_sent_from_our_page_does_nothing(front: Front, verb: str, forgery: str) -> None:
+async def test_form_of_another_site_changes_nothing(front: Front, verb: str, forgery: str) -> None:
     parked = await front.park()
     before = await front.centre.get(parked)
     async with front.client() as client, front.client() as stranger:
@@ -119,7 +119,7 @@ async def test_a_form_that_was_not_sent_from_our_page_does_nothing(front: Front,
 
 
 @pytest.mark.threat(10)
-async def test_a_login_form_from_elsewhere_is_refused(front: Front) -> None:
+async def test_login_form_of_another_site_is_rejected(front: Front) -> None:
     async with front.client() as client:
         form = {"name": "viewer", "password": front.password("viewer"), "csrf": "0" * 64}
         assert (await client.post("/login", data=form)).status_code == 403
@@ -130,7 +130,7 @@ async def test_a_login_form_from_elsewhere_is_refused(front: Front) -> None:
 
 @pytest.mark.bad_input(57)
 @pytest.mark.parametrize("verb", ["retry", "discard"])
-async def test_a_link_does_nothing_that_a_form_does(front: Front, verb: str) -> None:
+async def test_get_request_does_not_act(front: Front, verb: str) -> None:
     parked = await front.park()
     async with front.client() as client:
         await post_login(front, client, await client.get("/login"), "operator")
@@ -141,7 +141,7 @@ async def test_a_link_does_nothing_that_a_form_does(front: Front, verb: str) -> 
 
 
 @pytest.mark.bad_input(57)
-async def test_a_form_of_an_expired_session_leads_to_the_login_and_does_nothing(front: Front) -> None:
+async def test_form_of_an_expired_session_redirects_to_the_login_and_changes_nothing(front: Front) -> None:
     parked = await front.park()
     async with front.client() as client:
         await post_login(front, client, await client.get("/login"), "operator")
@@ -159,7 +159,7 @@ async def test_a_form_of_an_expired_session_leads_to_the_login_and_does_nothing(
 
 @pytest.mark.req("CMD-10")
 @pytest.mark.parametrize("verb", ["retry", "discard"])
-async def test_an_act_at_the_console_and_one_over_the_api_are_the_same_act(front: Front, verb: str) -> None:
+async def test_action_in_the_console_equals_that_of_the_api(front: Front, verb: str) -> None:
     by_page, by_api = await front.park(), await front.park()
     async with front.client() as client, front.client("operator") as program:
         await post_login(front, client, await client.get("/login"), "operator")
@@ -180,7 +180,7 @@ async def test_an_act_at_the_console_and_one_over_the_api_are_the_same_act(front
     assert acts[0][1:] == acts[1][1:]
 
 
-async def test_a_stale_page_does_nothing_and_shows_how_it_stands(front: Front) -> None:
+async def test_stale_page_changes_nothing_and_shows_the_present_state(front: Front) -> None:
     parked = await front.park()
     async with front.client() as client:
         await post_login(front, client, await client.get("/login"), "operator")
@@ -212,7 +212,7 @@ async def test_parked_rows_offer_retry_and_discard_and_stuck_rows_carry_a_badge(
     assert [name for name, row in rows.items() if "stuck" in row] == ["Old one"]
 
 
-async def test_a_viewer_is_offered_nothing_and_told_why(front: Front) -> None:
+async def test_viewer_gets_no_buttons_and_the_reason(front: Front) -> None:
     parked = await front.park(subject="Parked one")
     async with front.client() as client:
         await post_login(front, client, await client.get("/login"), "viewer")
@@ -222,7 +222,7 @@ async def test_a_viewer_is_offered_nothing_and_told_why(front: Front) -> None:
     assert "your role is viewer" in page.text
 
 
-async def test_filters_are_in_the_address_and_survive_an_act(front: Front) -> None:
+async def test_filters_are_in_the_address_and_survive_an_action(front: Front) -> None:
     await front.park(subject="Parked one")
     await front.deliver(subject="Delivered one")
     async with front.client() as client:
@@ -264,7 +264,7 @@ async def test_a_cursor_that_was_tampered_with_is_explained(front: Front) -> Non
 
 
 @pytest.mark.threat(11)
-async def test_what_came_from_outside_is_escaped_wherever_it_is_shown(front: Front) -> None:
+async def test_external_text_is_escaped_on_every_page(front: Front) -> None:
     evil = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
     parked = await front.park(evil, subject=evil, body=evil, script=evil, instance=evil, execution_id=evil)
     async with front.client() as client:
@@ -285,7 +285,7 @@ async def test_what_came_from_outside_is_escaped_wherever_it_is_shown(front: Fro
 
 
 @pytest.mark.threat(11)
-async def test_no_page_has_code_or_styles_of_its_own(front: Front) -> None:
+async def test_no_page_has_inline_scripts_or_styles(front: Front) -> None:
     parked = await front.park()
     async with front.client() as client:
         login = await client.get("/login")

@@ -86,7 +86,7 @@ async def test_the_log_has_every_attempt_with_tries_request_response_and_reason(
 @pytest.mark.dec("DEC-67")
 @pytest.mark.threat(16)
 @pytest.mark.parametrize("caller", ["viewer", "operator", "admin"])
-async def test_responses_are_for_administrators_alone(quick: Front, hooks: Hooks, caller: str) -> None:
+async def test_responses_are_visible_to_administrators_only(quick: Front, hooks: Hooks, caller: str) -> None:
     subscription, sent = await deliver(hooks)
     texts, pages = [], []
     async with quick.client(caller) as client:
@@ -156,7 +156,7 @@ async def test_the_log_is_paged_filtered_and_bounded(quick: Front, hooks: Hooks)
     )
 
 
-async def test_the_pages_say_what_there_is_when_the_log_is_empty(quick: Front, hooks: Hooks) -> None:
+async def test_pages_of_an_empty_log_explain_themselves(quick: Front, hooks: Hooks) -> None:
     subscription = await hooks.subscribe()
     path = f"/subscriptions/{subscription.subscription_id}"
     async with visiting(quick, "viewer") as visitor:

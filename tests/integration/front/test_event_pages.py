@@ -51,7 +51,7 @@ async def test_a_viewer_reads_no_payload(quick: Front) -> None:
         assert "You need the role operator to read the payload" in text
 
 
-async def test_a_topic_is_added_changed_archived_and_reopened_by_forms_alone(quick: Front) -> None:
+async def test_topic_is_added_changed_archived_and_reopened_without_scripts(quick: Front) -> None:
     async with visiting(quick, "admin") as visitor:
         assert "No topics yet" in await visitor.look("/topics")
         await visitor.look("/new/topic")

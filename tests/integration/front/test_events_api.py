@@ -117,7 +117,7 @@ async def test_each_event_of_a_request_gets_its_own_verdict(front: Front, shop: 
     ],
     ids=lambda value: repr(value)[:20],
 )
-async def test_a_payload_that_is_no_bounded_json_object_is_refused_and_nothing_is_stored(
+async def test_payload_other_than_a_limited_json_object_is_rejected_and_nothing_is_stored(
     front: Front, shop: httpx2.AsyncClient, payload: str | bytes, code: str
 ) -> None:
     raw = payload if isinstance(payload, bytes) else payload.encode()

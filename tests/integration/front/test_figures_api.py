@@ -39,7 +39,7 @@ async def sample(front: Front) -> None:
 
 
 @pytest.mark.req("CMD-06", "CMD-07")
-async def test_kpis_are_told_at_any_time(front: Front) -> None:
+async def test_kpis_are_available_at_any_time(front: Front) -> None:
     """Before anything was sent, while it waits, and after it is done."""
     seen = []
     for step in (None, front.centre.send, front.centre.deliver):
@@ -52,7 +52,7 @@ async def test_kpis_are_told_at_any_time(front: Front) -> None:
 
 
 @pytest.mark.req("KPI-01", "TOP-04", "CMD-06", "CMD-07")
-async def test_kpis_are_told_of_all_sites_together_and_of_each(front: Front) -> None:
+async def test_kpis_are_shown_for_all_sites_and_for_each(front: Front) -> None:
     await front.park()
     await front.park(site="north")
     await front.deliver()
@@ -69,7 +69,7 @@ async def test_kpis_are_told_of_all_sites_together_and_of_each(front: Front) -> 
 
 
 @pytest.mark.req("KPI-03", "KPI-07", "DEC-16", "TOP-04")
-async def test_stuck_and_overdue_show_and_change_nothing(front: Front) -> None:
+async def test_stuck_and_overdue_are_shown_and_change_nothing(front: Front) -> None:
     sent = await front.centre.send()
     before = await front.centre.get(sent)
     front.clock.advance(21)
@@ -89,7 +89,7 @@ async def test_stuck_and_overdue_show_and_change_nothing(front: Front) -> None:
     assert found == [[sent], [sent]]
 
 
-async def test_a_look_is_shared_for_a_moment(front: Front) -> None:
+async def test_kpis_are_cached_briefly(front: Front) -> None:
     first = await kpis(front)
     await front.centre.send()
     answer = (await get(front, "/api/v1/kpis")).json()
@@ -98,7 +98,7 @@ async def test_a_look_is_shared_for_a_moment(front: Front) -> None:
 
 
 @pytest.mark.req("DEC-17")
-async def test_history_tells_a_kpi_of_all_sites_or_of_one(front: Front) -> None:
+async def test_history_has_a_kpi_of_all_sites_or_of_one(front: Front) -> None:
     begin = front.clock.now()
     await front.centre.send_many(2, site="north")
     await sample(front)
@@ -121,7 +121,7 @@ async def test_history_tells_a_kpi_of_all_sites_or_of_one(front: Front) -> None:
     assert len((await get(front, "/api/v1/kpis/history", kpi="queue_depth", **zoned)).json()["points"]) == 1
 
 
-async def test_a_long_history_comes_in_fewer_points(front: Front) -> None:
+async def test_long_history_has_fewer_points(front: Front) -> None:
     told = (await get(front, "/api/v1/kpis/history", kpi="stuck", **{"from": "2025-10-03T08:00:00Z"})).json()
     assert told["step_s"] == 90 * 24 * 3600 / 1500 // 60 * 60 + 60
     assert told["points"] == []
@@ -143,7 +143,7 @@ async def test_a_long_history_comes_in_fewer_points(front: Front) -> None:
         ({"kpi": "stuck", "step": "1"}, "query.unknown", "step"),
     ],
 )
-async def test_a_history_that_cannot_be_is_refused_by_field(
+async def test_invalid_history_query_is_rejected_by_field(
     front: Front, query: dict[str, str], code: str | None, field: str
 ) -> None:
     answer = await get(front, "/api/v1/kpis/history", **query)
@@ -153,7 +153,7 @@ async def test_a_history_that_cannot_be_is_refused_by_field(
 
 
 @pytest.mark.req("DEC-06")
-async def test_nodes_are_told_with_their_state_and_who_leads(front: Front, clock: ManualClock) -> None:
+async def test_nodes_are_listed_with_their_state_and_the_leader(front: Front, clock: ManualClock) -> None:
     store = front.centre.store
     for name in ("stopped", "lost", "running"):
         await store.write(nodes.start, name, f"host-{name}", "1.2.3", now=store.now())
@@ -182,7 +182,7 @@ def value(text: str, name: str) -> float:
 
 
 @pytest.mark.req("KPI-01", "TOP-04")
-async def test_metrics_tell_every_kpi_of_all_sites_and_of_each(front: Front) -> None:
+async def test_metrics_have_every_kpi_of_all_sites_and_of_each(front: Front) -> None:
     await front.park()
     await front.centre.send(site="north")
     front.clock.advance(30)
@@ -201,7 +201,7 @@ async def test_metrics_tell_every_kpi_of_all_sites_and_of_each(front: Front) -> 
     assert value(text, "fieldpost_store_up") == 1
 
 
-async def test_metrics_tell_leases_breakers_and_nodes(front: Front, clock: ManualClock) -> None:
+async def test_metrics_have_leases_breakers_and_nodes(front: Front, clock: ManualClock) -> None:
     await front.deliver()
     store = front.centre.store
     front.centre.adapter.always["ops"] = Held("connection refused", phase="connect")
@@ -238,7 +238,7 @@ async def test_metrics_count_unhealthy_receivers_and_have_no_label_per_subscript
         assert f'"{one.name}"' not in text
 
 
-async def test_metrics_tell_what_this_node_took_in_claimed_and_attempted(front: Front) -> None:
+async def test_metrics_count_accepted_claimed_and_attempted_notifications_of_this_node(front: Front) -> None:
     await front.deliver()
     front.centre.adapter.answer("ops", TransientFailure("451 later"))
     await front.centre.send()
@@ -256,7 +256,7 @@ async def test_metrics_tell_what_this_node_took_in_claimed_and_attempted(front: 
     assert value(text, "fieldpost_in_flight") == 0
 
 
-async def test_metrics_have_no_word_of_what_was_sent(front: Front) -> None:
+async def test_metrics_contain_no_text_of_notifications(front: Front) -> None:
     await front.centre.send(subject="Hidden subject", body="Hidden body")
     assert "idden" not in (await get(front, "/metrics")).text
 
@@ -270,7 +270,7 @@ async def checks(front: Front) -> tuple[int, str, dict[str, str]]:
     )
 
 
-async def test_readiness_tells_its_reasons(front: Front, clock: ManualClock) -> None:
+async def test_readiness_has_its_reasons(front: Front, clock: ManualClock) -> None:
     status, word, found = await checks(front)
     assert (status, word) == (200, "ready")
     # Only SQLite has a log of its own to watch.
@@ -290,7 +290,7 @@ async def test_a_node_whose_dispatcher_is_silent_is_not_ready(front: Front, cloc
     assert (await checks(front))[:2] == (200, "ready")
 
 
-async def test_a_schema_that_is_not_this_versions_is_told(front: Front) -> None:
+async def test_schema_of_another_version_is_reported(front: Front) -> None:
     await front.centre.execute("update alembic_version set version_num = 'm9999'")
     assert (await checks(front))[2]["migrations"] == "warning"
     await front.centre.execute("update alembic_version set version_num = '0001'")
@@ -299,7 +299,7 @@ async def test_a_schema_that_is_not_this_versions_is_told(front: Front) -> None:
 
 
 @pytest.mark.threat(27)
-async def test_a_stranger_hears_neither_driver_nor_message_nor_node(
+async def test_anonymous_caller_sees_neither_driver_nor_message_nor_node(
     front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = "asyncpg: could not connect to 10.0.0.7 port 5432, node 0198c8a0"

@@ -33,7 +33,7 @@ async def quick(sqlite_url: str, clock: ManualClock) -> AsyncIterator[Front]:
 
 
 @pytest.mark.req("KPI-08", "DEC-16")
-async def test_the_tiles_tell_the_kpis_with_their_thresholds_and_lead_to_the_rows(quick: Front) -> None:
+async def test_tiles_show_the_kpis_with_their_thresholds_and_link_to_the_rows(quick: Front) -> None:
     await quick.park()
     waiting = await quick.centre.send("ops")
     quick.clock.advance(11 * 60)
@@ -54,7 +54,7 @@ async def test_the_tiles_tell_the_kpis_with_their_thresholds_and_lead_to_the_row
 
 
 @pytest.mark.dec("DEC-52")
-async def test_webhooks_have_their_own_tiles_and_do_not_count_among_those_of_lists(quick: Front) -> None:
+async def test_webhooks_have_separate_tiles_from_lists(quick: Front) -> None:
     hooks = Hooks(quick.centre, quick.clock)
     await hooks.subscribe()
     await hooks.publish(3)
@@ -73,7 +73,7 @@ async def test_webhooks_have_their_own_tiles_and_do_not_count_among_those_of_lis
 
 
 @pytest.mark.req("DEC-16")
-async def test_the_tiles_of_what_is_overdue_lead_to_so_many_rows(front: Front) -> None:
+async def test_tiles_of_overdue_rows_link_to_the_same_number_of_rows(front: Front) -> None:
     """On Health, a site's page and Notifications. Rows due later or just arrived are not overdue."""
     await front.centre.add_channel()
     await front.centre.add_list("ops", "ops@example.org")
@@ -96,7 +96,7 @@ async def test_the_tiles_of_what_is_overdue_lead_to_so_many_rows(front: Front) -
 
 
 @pytest.mark.req("KPI-09")
-async def test_what_waits_at_the_sites_is_told_apart_from_centrals_own_tiles(quick: Front) -> None:
+async def test_queues_of_sites_are_shown_separately_from_those_of_central(quick: Front) -> None:
     await report(quick, backlog={"notification": 340, "external_call": 2}, rejected=1)
     text = (await seen(quick)).text
     assert tiles_of(text)["queue depth"][1] == "0", "central's own figure knows nothing of the site's report"
@@ -106,7 +106,7 @@ async def test_what_waits_at_the_sites_is_told_apart_from_centrals_own_tiles(qui
     assert "tile" not in stop
 
 
-async def test_a_quiet_day_looks_quiet(quick: Front) -> None:
+async def test_page_without_issues_shows_no_warning_tiles(quick: Front) -> None:
     await quick.deliver()
     await report(quick)
     quick.centre.metrics.swept(0.01)
@@ -118,7 +118,7 @@ async def test_a_quiet_day_looks_quiet(quick: Front) -> None:
     assert 'class="tile bad some"' not in text
 
 
-async def test_the_worst_trouble_stands_first_and_leads_to_its_page(quick: Front) -> None:
+async def test_worst_issue_is_first_and_links_to_its_page(quick: Front) -> None:
     await report(quick, backlog={"notification": 57})
     await quick.park()
     quick.centre.adapter.always["ops"] = Held("connection refused", phase="connect")
@@ -136,7 +136,7 @@ async def test_the_worst_trouble_stands_first_and_leads_to_its_page(quick: Front
     assert "1</b> of 1 channel blocked" in text
 
 
-async def test_a_bulk_action_under_way_shows_how_far_it_is(quick: Front) -> None:
+async def test_running_bulk_action_shows_its_progress(quick: Front) -> None:
     parked = [await quick.park(), await quick.park()]
     act = await quick.operate.bulk_actions.start(OPERATOR, BulkVerb.RETRY, [Chosen(one) for one in parked], "mended")
     text = (await seen(quick)).text
@@ -184,7 +184,7 @@ async def test_the_page_opens_on_the_span_that_has_data(quick: Front, minutes: t
     assert f'href="/?span={span}" aria-current="true"' in (await seen(quick)).text
 
 
-async def test_without_samples_a_chart_says_so(quick: Front) -> None:
+async def test_chart_without_samples_says_so(quick: Front) -> None:
     assert "No data for this period yet" in (await seen(quick)).text
 
 

@@ -34,7 +34,7 @@ CELL_MAX = 20_000
 
 @pytest.mark.bad_input(56)
 @pytest.mark.threat(11)
-async def test_on_every_page_hostile_text_is_text_and_turns_nothing_around(sqlite_url: str) -> None:
+async def test_hostile_text_is_escaped_and_reverses_no_text_on_every_page(sqlite_url: str) -> None:
     async with open_world(sqlite_url) as world:
         await _fill(world)
         seen = 0

@@ -11,7 +11,7 @@ from support.front import Front, served
 
 @pytest.mark.threat(11)
 @pytest.mark.parametrize("path", ["/login", "/", "/healthz", "/api/v1/lists", "/nowhere", "/static/console.css"])
-async def test_every_answer_keeps_the_browser_from_doing_more_than_we_mean(front: Front, path: str) -> None:
+async def test_every_response_has_the_security_headers(front: Front, path: str) -> None:
     async with front.client() as client:
         headers = (await client.get(path, headers={"accept": "text/html"})).headers
     policy = dict(part.strip().partition(" ")[::2] for part in headers["content-security-policy"].split(";"))
@@ -24,7 +24,7 @@ async def test_every_answer_keeps_the_browser_from_doing_more_than_we_mean(front
 
 
 @pytest.mark.threat(27)
-async def test_a_bug_is_told_by_a_correlation_id_and_nothing_else(front: Front) -> None:
+async def test_bug_is_reported_as_a_correlation_id_only(front: Front) -> None:
     await front.centre.execute("alter table list_targets rename column address to a_column_nobody_knows")
     for caller, path, accept in (
         ("viewer", "/api/v1/lists", "application/json"),
@@ -58,7 +58,7 @@ async def test_a_bug_is_told_by_a_correlation_id_and_nothing_else(front: Front) 
         (b" " * (1024 * 1024 + 1), {"content-type": "application/json"}, 413, "http.too_large"),
     ],
 )
-async def test_a_body_that_cannot_be_read_is_refused(
+async def test_unreadable_body_is_rejected(
     front: Front, content: bytes, headers: dict[str, str], status: int, code: str
 ) -> None:
     async with front.client("admin") as client:
@@ -89,26 +89,26 @@ async def test_a_method_override_is_ignored(front: Front) -> None:
     ("method", "path", "status"),
     [("GET", "/api/v1/nothing", 404), ("PUT", "/api/v1/lists", 405), ("GET", "/link/v1/submit", 405)],
 )
-async def test_what_is_not_there_is_a_problem_too(front: Front, method: str, path: str, status: int) -> None:
+async def test_missing_page_is_a_problem_too(front: Front, method: str, path: str, status: int) -> None:
     async with front.client("admin") as client:
         answer = await client.request(method, path, headers={"accept": "text/html"})
     assert (answer.status_code, answer.json()["status"]) == (status, status)
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-async def test_alive_says_nothing_of_the_store_and_ready_does(front: Front) -> None:
+async def test_liveness_ignores_the_store_and_readiness_checks_it(front: Front) -> None:
     async with front.client() as client:
         assert [(await client.get(path)).status_code for path in ("/healthz", "/readyz")] == [200, 200]
 
 
 @pytest.mark.parametrize("name", ["../auth.py", "..%2f..%2fauth.py", "vendor/manifest.json", "", "console.css/"])
-async def test_only_the_consoles_own_files_are_served(front: Front, name: str) -> None:
+async def test_only_static_files_of_the_console_are_served(front: Front, name: str) -> None:
     async with front.client() as client:
         assert (await client.get(f"/static/{name}")).status_code == 404
 
 
 @pytest.mark.bad_input(53)
-async def test_headers_that_make_no_sense_are_refused_each_by_its_own_status(front: Front) -> None:
+async def test_invalid_headers_are_rejected_with_their_own_status(front: Front) -> None:
     token = f"Authorization: Bearer {front.tokens['admin']}"
     body = b'{"name":"l","targets":["a@example.org"]}'
     post = f"POST /api/v1/lists HTTP/1.1\r\nHost: central\r\nContent-Length: {len(body)}\r\n{token}\r\n"

@@ -51,7 +51,7 @@ def site(front: Front, http: aiohttp.ClientSession) -> Site:
     return Site(http, front.tokens["site"])
 
 
-async def test_a_submit_is_answered_by_the_ack_of_what_is_stored(front: Front, site: Site) -> None:
+async def test_submit_is_answered_by_an_ack_of_the_stored_items(front: Front, site: Site) -> None:
     websocket = await site.connect()
     items = [front.centre.item(), front.centre.item()]
     for seq, verdict in ((1, "accepted"), (2, "duplicate")):
@@ -82,7 +82,7 @@ async def test_a_greeting_needs_no_answer(front: Front, site: Site) -> None:
         (b'{"t":"\\ud800","seq":9,"items":[]}', "link.invalid", 9),
     ],
 )
-async def test_a_frame_that_cannot_be_understood_is_refused_and_the_connection_stays(
+async def test_invalid_frame_is_rejected_and_the_connection_stays(
     front: Front, site: Site, frame: bytes, code: str, seq: int | None
 ) -> None:
     websocket = await site.connect()
@@ -97,7 +97,7 @@ async def test_a_frame_that_cannot_be_understood_is_refused_and_the_connection_s
     assert isinstance(await receive(websocket), Ack)
 
 
-async def test_a_frame_over_the_limit_ends_the_connection_and_the_next_one_is_welcome(front: Front, site: Site) -> None:
+async def test_frame_over_the_limit_ends_the_connection_and_the_next_one_is_accepted(front: Front, site: Site) -> None:
     websocket = await site.connect()
     with suppress(ConnectionError, aiohttp.ClientError):  # central hangs up as soon as it reads the length
         await websocket.send_bytes(b" " * (FRAME_BYTES_MAX + 1))
@@ -109,7 +109,7 @@ async def test_a_frame_over_the_limit_ends_the_connection_and_the_next_one_is_we
     assert isinstance(await receive(again), Ack)
 
 
-async def test_while_the_store_cannot_be_used_a_submit_is_refused_with_a_time_to_wait(front: Front, site: Site) -> None:
+async def test_submit_without_the_store_is_rejected_with_a_time_to_wait(front: Front, site: Site) -> None:
     websocket = await site.connect()
     item = front.centre.item()
     await front.centre.execute("alter table tokens rename to tokens_elsewhere")
@@ -125,7 +125,7 @@ async def test_while_the_store_cannot_be_used_a_submit_is_refused_with_a_time_to
 
 
 @pytest.mark.parametrize("token", ["", "nonsense", "fp_site_aaaaaaaaaaaa_bbbb"])
-async def test_without_a_sites_token_the_link_stays_closed(http: aiohttp.ClientSession, token: str) -> None:
+async def test_link_requires_a_site_token(http: aiohttp.ClientSession, token: str) -> None:
     stranger = Site(http, token)
     with capture_logs() as logged, pytest.raises(aiohttp.WSServerHandshakeError) as refused:
         await stranger.connect()
@@ -135,13 +135,13 @@ async def test_without_a_sites_token_the_link_stays_closed(http: aiohttp.ClientS
     assert (await stranger.status(UNKNOWN))[0] == 401
 
 
-async def test_an_api_token_is_no_sites_token(front: Front, http: aiohttp.ClientSession) -> None:
+async def test_api_token_is_not_accepted_on_the_link(front: Front, http: aiohttp.ClientSession) -> None:
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
         await Site(http, front.tokens["admin"]).connect()
     assert refused.value.status == 401
 
 
-async def test_a_token_revoked_while_the_connection_stands_ends_it_and_no_others(
+async def test_revoking_a_token_ends_its_connection_and_no_others(
     front: Front, http: aiohttp.ClientSession, site: Site
 ) -> None:
     other = Site(http, (await front.operate.sites.add(ADMIN, "plant-8")).token)
@@ -172,7 +172,7 @@ async def test_post_answers_like_the_websocket(front: Front, site: Site) -> None
 
 
 @pytest.mark.req("CMD-02")
-async def test_a_site_is_told_the_status_of_its_notification_at_any_time(front: Front, site: Site) -> None:
+async def test_site_can_read_the_status_of_its_notification_at_any_time(front: Front, site: Site) -> None:
     parked = await front.park("550 gone")
     discarded = await front.park("550 gone")
     delivered = await front.deliver()
@@ -232,7 +232,7 @@ async def test_a_site_cannot_submit_as_another(front: Front, site: Site, way: st
     assert (await site.status(item.notification_id))[0] == 404
 
 
-async def test_central_notes_when_a_site_was_last_heard(front: Front, site: Site) -> None:
+async def test_central_records_the_last_contact_of_a_site(front: Front, site: Site) -> None:
     [before] = await front.operate.sites.all()
     assert before.last_seen_at is None
     await site.post(encode(Submit(1, ())))

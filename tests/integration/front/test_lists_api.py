@@ -24,7 +24,7 @@ async def add(client: httpx2.AsyncClient, **body: Any) -> dict[str, Any]:
 
 
 @pytest.mark.bad_input(22)
-async def test_one_mailbox_in_several_spellings_gets_one_copy(front: Front) -> None:
+async def test_mailbox_in_several_spellings_gets_one_copy(front: Front) -> None:
     async with front.client("admin") as client:
         added = await add(client, targets=["Ann@Example.org", "ann@example.org", "ANN@EXAMPLE.ORG", "bob@example.org"])
         assert added["targets"] == ["Ann@example.org", "bob@example.org"]
@@ -38,7 +38,7 @@ async def test_one_mailbox_in_several_spellings_gets_one_copy(front: Front) -> N
 
 @pytest.mark.req("ADP-04")
 @pytest.mark.bad_input(23)
-async def test_a_list_of_five_thousand_is_taken_and_changed(front: Front) -> None:
+async def test_list_of_five_thousand_is_accepted_and_changed(front: Front) -> None:
     many = [f"person{number}@example.org" for number in range(5000)]
     async with front.client("admin") as client:
         assert len((await add(client, targets=many))["targets"]) == 5000
@@ -49,7 +49,7 @@ async def test_a_list_of_five_thousand_is_taken_and_changed(front: Front) -> Non
 
 
 @pytest.mark.bad_input(23)
-async def test_a_list_of_too_many_is_refused_when_it_is_saved(front: Front) -> None:
+async def test_list_of_too_many_targets_is_rejected_on_save(front: Front) -> None:
     targets = ["a@example.org"] * 10_001
     async with front.client("admin") as client:
         assert (await client.post("/api/v1/lists", json=OPS | {"targets": targets})).json()["field"] == "targets"
@@ -59,7 +59,7 @@ async def test_a_list_of_too_many_is_refused_when_it_is_saved(front: Front) -> N
         assert (await client.get("/api/v1/lists/ops")).json()["targets"] == OPS["targets"]
 
 
-async def test_a_change_leaves_alone_what_it_does_not_name(front: Front) -> None:
+async def test_change_keeps_fields_that_it_does_not_name(front: Front) -> None:
     given = {"park_uncertain": True, "retry": "fixed:5s:3", "allowed_sites": ["plant-7", "plant-1"]}
     async with front.client("admin") as client:
         before = await add(client, **given)
@@ -98,7 +98,7 @@ async def test_a_change_that_breaks_a_rule_changes_nothing(
 
 
 @pytest.mark.threat(5)
-async def test_what_a_site_sends_that_the_list_does_not_allow_parks_and_names_the_rule(front: Front) -> None:
+async def test_notification_of_a_site_that_the_list_does_not_allow_parks_naming_the_rule(front: Front) -> None:
     centre = front.centre
     await centre.add_channel()
     async with front.client("admin") as client:
@@ -124,7 +124,7 @@ async def test_a_list_removed_between_ingest_and_delivery_parks_naming_it(front:
     assert (found.status, found.last_error) == (Status.PARKED, "there is no list named 'ops'")
 
 
-async def test_an_import_shows_first_and_then_does_what_it_showed(front: Front) -> None:
+async def test_import_applies_exactly_its_preview(front: Front) -> None:
     file = (
         "list,target,retry\nops,b@example.org,fixed:9s:2\nops,c@example.org,fixed:9s:2\n"
         "night,d@example.org,\nsame,e@example.org,\n"
@@ -176,7 +176,7 @@ async def test_an_import_shows_first_and_then_does_what_it_showed(front: Front) 
         ("list,target\nops,\xff\xfe", 422, "line 2"),
     ],
 )
-async def test_of_a_file_with_one_mistake_nothing_is_taken(
+async def test_file_with_one_error_is_not_imported(
     front: Front, file: str, status: int, field: str | None, dry_run: str
 ) -> None:
     async with front.client("admin") as client:
@@ -188,7 +188,7 @@ async def test_of_a_file_with_one_mistake_nothing_is_taken(
         assert (await client.get("/api/v1/lists")).json() == before
 
 
-async def test_a_lists_type_is_fixed_also_for_an_import(front: Front) -> None:
+async def test_type_of_a_list_is_fixed_for_an_import_too(front: Front) -> None:
     await front.centre.add_list("ops", "https://hook.example", type="pager")
     async with front.client("admin") as client:
         answer = await client.post("/api/v1/import/lists", content="list,target\nops,a@x.example\n", headers=CSV)
@@ -214,7 +214,7 @@ async def test_an_import_of_another_kind_of_content_is_refused(front: Front, kin
 
 
 @pytest.mark.parametrize("kind", ["csv", "json"])
-async def test_what_is_exported_can_be_imported_elsewhere(front: Front, kind: str) -> None:
+async def test_exported_lists_can_be_imported_elsewhere(front: Front, kind: str) -> None:
     async with front.client("admin") as client:
         await add(client, name='=cmd|"calc"', targets=["+x@example.org", "a@example.org"], retry="fixed:5s:3")
         await add(client, name="+night", allowed_sites=["a|b", "-c"], park_uncertain=True)
@@ -230,7 +230,7 @@ async def test_what_is_exported_can_be_imported_elsewhere(front: Front, kind: st
         assert (await client.get("/api/v1/export/lists?format=xml")).json()["field"] == "format"
 
 
-async def test_only_administrators_carry_lists_away_and_it_is_audited(front: Front) -> None:
+async def test_only_administrators_export_lists_and_the_export_is_audited(front: Front) -> None:
     async with front.client("admin") as client:
         await add(client, name="night")
     for role, status in (("viewer", 403), ("operator", 403), ("admin", 200)):

@@ -25,7 +25,7 @@ async def add_ops(front: Front) -> None:
     await front.operate.lists.add(ADMIN, ListSpec(name="ops", targets=["ann@example.org", "bob@example.org"]))
 
 
-async def test_a_list_is_added_changed_and_removed_by_forms_alone(quick: Front) -> None:
+async def test_list_is_added_changed_and_removed_without_scripts(quick: Front) -> None:
     async with visiting(quick, "admin") as visitor:
         assert "No lists yet" in await visitor.look("/lists")
         await visitor.look("/new/list")
@@ -51,7 +51,7 @@ async def test_a_list_is_added_changed_and_removed_by_forms_alone(quick: Front) 
         await quick.operate.lists.get("a/b")
 
 
-async def test_what_is_wrong_is_told_at_its_field_and_by_its_line_and_the_input_stays(quick: Front) -> None:
+async def test_errors_are_shown_at_their_field_or_line_and_the_input_is_kept(quick: Front) -> None:
     await add_ops(quick)
     async with visiting(quick, "admin") as visitor:
         await visitor.look("/lists/ops")
@@ -72,7 +72,7 @@ async def test_what_is_wrong_is_told_at_its_field_and_by_its_line_and_the_input_
     assert len((await quick.operate.lists.get("ops")).targets) == 2
 
 
-async def test_of_two_who_change_a_list_the_second_keeps_his_input_and_sees_what_it_would_do_now(quick: Front) -> None:
+async def test_second_of_two_concurrent_list_forms_keeps_its_input_and_shows_its_effect_now(quick: Front) -> None:
     await add_ops(quick)
     async with visiting(quick, "admin") as first, visiting(quick, "admin") as second:
         await first.look("/lists/ops")
@@ -88,7 +88,7 @@ async def test_of_two_who_change_a_list_the_second_keeps_his_input_and_sees_what
         assert "List saved" in second.text, "knowing what it does, he does it"
 
 
-async def test_what_waits_for_a_list_is_told_before_it_is_removed(front: Front) -> None:
+async def test_waiting_notifications_of_a_list_are_shown_before_its_removal(front: Front) -> None:
     await front.centre.add_channel()
     await front.centre.add_list()
     await front.centre.send_many(3)
@@ -107,7 +107,7 @@ async def test_what_waits_for_a_list_is_told_before_it_is_removed(front: Front) 
             assert (await visitor.client.get(path)).status_code == 403
 
 
-async def test_an_import_is_previewed_and_then_exactly_that_is_done(front: Front) -> None:
+async def test_import_applies_exactly_the_previewed_changes(front: Front) -> None:
     await add_ops(front)
     async with visiting(front, "admin") as visitor:
         await visitor.look("/import/lists")
@@ -124,7 +124,7 @@ async def test_an_import_is_previewed_and_then_exactly_that_is_done(front: Front
     }
 
 
-async def test_what_was_previewed_and_is_no_longer_so_is_not_imported(quick: Front) -> None:
+async def test_outdated_preview_is_not_imported(quick: Front) -> None:
     await add_ops(quick)
     async with visiting(quick, "admin") as visitor:
         await visitor.look("/import/lists")
@@ -140,7 +140,7 @@ async def test_what_was_previewed_and_is_no_longer_so_is_not_imported(quick: Fro
         assert answer.status_code == 409
 
 
-async def test_all_faults_of_a_file_are_told_by_their_lines(quick: Front) -> None:
+async def test_all_errors_of_a_file_are_shown_with_their_lines(quick: Front) -> None:
     wrong = "list,target,retry\nops,nobody,\nops,ann@example.org,\nnight,x y@example.org,\nday,d@example.org,often\n"
     async with visiting(quick, "admin") as visitor:
         await visitor.look("/import/lists")
@@ -158,7 +158,7 @@ async def test_all_faults_of_a_file_are_told_by_their_lines(quick: Front) -> Non
     assert await quick.operate.lists.all() == []
 
 
-async def test_all_lists_are_exported_as_a_file_that_an_import_takes_back(quick: Front) -> None:
+async def test_exported_file_of_all_lists_can_be_imported(quick: Front) -> None:
     await add_ops(quick)
     async with visiting(quick, "admin") as visitor:
         for format_, kind in (("csv", "text/csv"), ("json", "application/json")):

@@ -22,7 +22,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(change_feed, "KEEP_ALIVE_S", 0.2)
 
 
-async def test_a_page_hears_of_whatever_happens_to_a_notification(front: Front) -> None:
+async def test_page_is_notified_of_every_change_of_a_notification(front: Front) -> None:
     async with served(front.app) as url, await listener(front, url) as stream:
         await heard(stream, "still here")
         parked = await front.park()
@@ -36,7 +36,7 @@ async def test_a_page_hears_of_whatever_happens_to_a_notification(front: Front) 
         await heard(stream, "notifications")
 
 
-async def test_a_page_hears_of_a_change_made_between_its_rendering_and_its_listening(front: Front) -> None:
+async def test_page_is_notified_of_a_change_between_rendering_and_listening(front: Front) -> None:
     async with served(front.app) as url:
         async with visiting(front, "viewer") as visitor:
             page = (await visitor.client.get("/notifications")).text
@@ -46,7 +46,7 @@ async def test_a_page_hears_of_a_change_made_between_its_rendering_and_its_liste
             await heard(stream, "event: notifications")
 
 
-async def test_whoever_is_logged_out_hears_nothing_more(front: Front) -> None:
+async def test_logged_out_page_gets_no_more_updates(front: Front) -> None:
     async with served(front.app) as url, await listener(front, url) as stream:
         await heard(stream, "still here")
         await front.operate.users.log_out(ADMIN, "viewer")
@@ -55,7 +55,7 @@ async def test_whoever_is_logged_out_hears_nothing_more(front: Front) -> None:
         assert rest.count(b"event:") <= 1, "what logged him out is the last that he may hear of"
 
 
-async def test_a_stranger_hears_nothing(front: Front) -> None:
+async def test_anonymous_caller_gets_no_updates(front: Front) -> None:
     async with (
         served(front.app) as url,
         aiohttp.ClientSession() as session,
@@ -64,7 +64,7 @@ async def test_a_stranger_hears_nothing(front: Front) -> None:
         assert (answer.status, answer.headers["location"]) == (303, "/login?next=%2Flive")
 
 
-async def test_central_stops_at_once_though_a_page_listens(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_central_stops_at_once_while_a_page_listens(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "GRACE_S", 60)
     async with served(front.app) as url:
         stream = await listener(front, url)

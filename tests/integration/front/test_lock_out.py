@@ -27,7 +27,7 @@ async def guess(front: Front, origin: Origin, count: int = 1, name: str = "viewe
     return code
 
 
-async def test_guesses_from_one_network_do_not_make_the_owner_wait_in_another(front: Front) -> None:
+async def test_guesses_from_one_network_do_not_delay_the_owner_in_another(front: Front) -> None:
     assert await guess(front, ATTACKER, 30) == "login.wait"
     assert (await log_in(front, OWNER)).token
     assert await guess(front, ATTACKER) == "login.wait", "nor does the owner free the attacker"
@@ -42,7 +42,7 @@ async def test_many_networks_reach_a_ceiling_and_a_browser_that_logged_in_before
     assert (await log_in(front, Origin("192.0.2.99", browser=known))).token
 
 
-async def test_a_known_browser_is_known_for_its_user_alone_for_a_while_and_not_without_limit(front: Front) -> None:
+async def test_known_browser_is_trusted_for_its_user_only_with_a_time_and_a_number_limit(front: Front) -> None:
     known = (await log_in(front, OWNER)).browser
     assert await guess(front, ATTACKER, WITH_ACCOUNT.free + 2) == "login.wait"
     same_network = Origin(ATTACKER.address, browser=known)
@@ -68,7 +68,7 @@ async def test_a_known_browser_is_known_to_all_nodes(front: Front) -> None:
     assert signer._keys == list(front.centre.keyring.cookie_keys)
 
 
-async def test_addresses_of_one_ipv6_network_are_one(front: Front) -> None:
+async def test_addresses_of_one_ipv6_network_count_as_one(front: Front) -> None:
     for number in range(WITH_ACCOUNT.free + 1):
         assert await guess(front, Origin(f"2001:db8:1:2::{number:x}")) == "login.refused"
     assert await guess(front, Origin("2001:db8:1:2:ffff::1")) == "login.wait"

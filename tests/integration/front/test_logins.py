@@ -38,7 +38,7 @@ WRONG = (
 
 @pytest.mark.bad_input(58)
 @pytest.mark.threat(13)
-async def test_a_wrong_login_is_refused_with_one_text(front: Front) -> None:
+async def test_every_wrong_login_has_the_same_error(front: Front) -> None:
     for name, password in WRONG:
         with capture_logs() as logs, pytest.raises(Denied) as refused:
             await front.operate.logins.log_in(name, password, HERE)
@@ -50,7 +50,7 @@ async def test_a_wrong_login_is_refused_with_one_text(front: Front) -> None:
 
 @pytest.mark.bad_input(58)
 @pytest.mark.threat(13)
-async def test_an_unknown_name_costs_a_hash_as_a_known_one_does_and_a_password_too_long_costs_none(
+async def test_unknown_name_costs_a_hash_like_a_known_one_and_a_too_long_password_costs_none(
     front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hashed: list[str] = []
@@ -82,9 +82,7 @@ async def test_an_unknown_name_costs_a_hash_as_a_known_one_does_and_a_password_t
 @pytest.mark.bad_input(58)
 @pytest.mark.threat(13)
 @pytest.mark.parametrize("name", ["viewer", "nobody"])
-async def test_twenty_wrong_passwords_make_one_wait_whether_or_not_there_is_such_an_account(
-    front: Front, name: str
-) -> None:
+async def test_twenty_wrong_passwords_cause_a_wait_for_known_and_unknown_names(front: Front, name: str) -> None:
     waits = []
     for _ in range(20):
         code, wait_s = await fail(front, name)
@@ -99,7 +97,7 @@ async def test_twenty_wrong_passwords_make_one_wait_whether_or_not_there_is_such
 
 
 @pytest.mark.threat(13)
-async def test_while_one_waits_the_right_password_is_not_looked_at_and_afterwards_it_is_good(front: Front) -> None:
+async def test_right_password_is_not_checked_during_a_wait_and_accepted_afterwards(front: Front) -> None:
     for _ in range(WITH_ACCOUNT.free + 1):
         await fail(front, "viewer")
     with capture_logs() as logs, pytest.raises(TooManyLogins) as waiting:
@@ -125,7 +123,7 @@ async def test_an_address_that_tries_many_accounts_waits_and_others_do_not(front
 
 
 @pytest.mark.threat(13)
-async def test_guesses_that_come_at_once_at_two_nodes_are_counted_one_by_one(front: Front) -> None:
+async def test_concurrent_guesses_at_two_nodes_are_all_counted(front: Front) -> None:
     nodes = [front.operate.logins, Logins(front.centre.store, front.clock)]
     tries = [fail(front, "nobody", logins=nodes[number % 2]) for number in range(12)]
     codes = [code for code, _ in await asyncio.gather(*tries)]
@@ -134,7 +132,7 @@ async def test_guesses_that_come_at_once_at_two_nodes_are_counted_one_by_one(fro
 
 
 @pytest.mark.threat(13)
-async def test_what_was_typed_as_a_name_is_not_kept(front: Front) -> None:
+async def test_typed_name_of_a_failed_login_is_not_stored(front: Front) -> None:
     with capture_logs() as logs:
         await fail(front, "My Secret Password!")
     kept = await front.centre.rows("select * from login_delays")
@@ -142,7 +140,7 @@ async def test_what_was_typed_as_a_name_is_not_kept(front: Front) -> None:
     assert "Secret" not in str(logs)
 
 
-async def test_another_password_ends_all_sessions_and_begins_one(front: Front) -> None:
+async def test_changed_password_ends_all_sessions_and_starts_one(front: Front) -> None:
     accounts, logins = front.operate.accounts, front.operate.logins
     before = [await logins.log_in("viewer", front.password("viewer"), HERE) for _ in range(2)]
     after = await logins.change_password(VIEWER, front.password("viewer"), GOOD, HERE)
@@ -155,7 +153,7 @@ async def test_another_password_ends_all_sessions_and_begins_one(front: Front) -
 
 
 @pytest.mark.threat(13)
-async def test_the_present_password_must_be_known_and_guessing_at_it_makes_one_wait(front: Front) -> None:
+async def test_change_requires_the_present_password_and_guesses_cause_a_wait(front: Front) -> None:
     logins = front.operate.logins
     with pytest.raises(Denied) as refused:
         await logins.change_password(VIEWER, "wrong", GOOD, HERE)
@@ -174,7 +172,7 @@ async def test_a_new_password_that_breaks_a_rule_changes_nothing(front: Front) -
     await front.operate.logins.log_in("viewer", front.password("viewer"))
 
 
-async def test_a_link_is_good_once(front: Front) -> None:
+async def test_link_is_valid_once(front: Front) -> None:
     logins = front.operate.logins
     link = await front.operate.users.reset_password(ADMIN, "viewer")
     session = await logins.log_in("viewer", front.password("viewer"))
@@ -192,7 +190,7 @@ async def test_a_link_is_good_once(front: Front) -> None:
     assert ("password.set", "viewer") in await acts(front)
 
 
-async def test_a_link_that_is_not_good_is_refused_with_one_text(front: Front) -> None:
+async def test_every_invalid_link_has_the_same_error(front: Front) -> None:
     users = front.operate.users
     expired = (await users.reset_password(ADMIN, "operator")).token
     front.clock.advance(AccountOptions().link_s)
@@ -209,7 +207,7 @@ async def test_a_link_that_is_not_good_is_refused_with_one_text(front: Front) ->
     await front.operate.logins.use_link(good, GOOD)
 
 
-async def test_a_password_that_a_link_refuses_leaves_the_link_good(front: Front) -> None:
+async def test_rejected_password_does_not_use_up_the_link(front: Front) -> None:
     link = await front.operate.users.reset_password(ADMIN, "viewer")
     with pytest.raises(InvalidInput):
         await front.operate.logins.use_link(link.token, "short")
@@ -218,7 +216,7 @@ async def test_a_password_that_a_link_refuses_leaves_the_link_good(front: Front)
 
 
 @pytest.mark.threat(12)
-async def test_one_sees_and_ends_ones_own_sessions_and_nobody_elses(front: Front) -> None:
+async def test_user_sees_and_ends_own_sessions_only(front: Front) -> None:
     accounts, logins = front.operate.accounts, front.operate.logins
     first = await logins.log_in("viewer", front.password("viewer"), HERE)
     front.clock.advance(60)
@@ -263,7 +261,7 @@ async def test_known_and_unknown_names_take_the_same_time(front: Front) -> None:
     assert 0.4 < known / unknown < 2.5
 
 
-async def test_what_counts_for_nothing_any_more_is_purged_and_nothing_else(front: Front) -> None:
+async def test_expired_sessions_links_and_failures_are_purged_and_no_others(front: Front) -> None:
     centre, logins = front.centre, front.operate.logins
     await logins.log_in("viewer", front.password("viewer"))
     await fail(front, "nobody", HERE)

@@ -27,7 +27,7 @@ def rail(visitor: Visitor) -> dict[str, str]:
     return {name: standing for standing, name in re.findall(r'<li class="([a-z]+)"[^>]*><b>([^<]*)</b>', part)}
 
 
-async def test_the_page_begins_with_why_and_with_moments_that_a_browser_can_tell_in_its_own_zone(quick: Front) -> None:
+async def test_page_starts_with_the_reason_and_times_that_the_browser_localizes(quick: Front) -> None:
     parked = await quick.park(NO_USER, subject="Pump 3 is hot")
     async with visiting(quick, "operator") as visitor:
         text = await visitor.look(f"/notifications/{parked}")
@@ -38,7 +38,7 @@ async def test_the_page_begins_with_why_and_with_moments_that_a_browser_can_tell
     assert rail(visitor) == {"script": "done", "site": "done", "central": "done", "channel": "done", "inbox": "bad"}
 
 
-async def test_the_rail_follows_it_from_central_to_the_inbox(quick: Front) -> None:
+async def test_stops_follow_the_notification_from_central_to_the_inbox(quick: Front) -> None:
     await quick.deliver()
     waiting = await quick.centre.send("ops")
     async with visiting(quick, "viewer") as visitor:
@@ -55,7 +55,7 @@ async def test_the_rail_follows_it_from_central_to_the_inbox(quick: Front) -> No
 
 
 @pytest.mark.req("DEC-15")
-async def test_attempts_are_told_by_cycle_and_earlier_cycles_are_folded(quick: Front) -> None:
+async def test_attempts_are_grouped_by_cycle_and_earlier_cycles_are_collapsed(quick: Front) -> None:
     parked = await quick.park(NO_USER)
     async with visiting(quick, "operator") as visitor:
         await visitor.look(f"/notifications/{parked}")
@@ -75,7 +75,7 @@ async def test_attempts_are_told_by_cycle_and_earlier_cycles_are_folded(quick: F
     assert "2, in 2 cycles" in text
 
 
-async def test_a_page_brought_up_to_date_is_not_sent_the_body_again(quick: Front) -> None:
+async def test_live_update_does_not_send_the_body_again(quick: Front) -> None:
     parked = await quick.park(body="It has 93 °C.")
     async with visiting(quick, "operator") as visitor:
         assert "It has 93 °C." in await visitor.look(f"/notifications/{parked}")
@@ -88,7 +88,7 @@ async def test_a_page_brought_up_to_date_is_not_sent_the_body_again(quick: Front
         assert "You need the role operator to read the body; your role is viewer" in text
 
 
-async def test_it_can_be_copied_as_commands_that_hold_no_secret(quick: Front) -> None:
+async def test_page_offers_commands_without_secrets(quick: Front) -> None:
     parked = await quick.park()
     version = (await quick.centre.get(parked)).version
     async with visiting(quick, "operator") as visitor:
@@ -109,7 +109,7 @@ async def test_it_can_be_copied_as_commands_that_hold_no_secret(quick: Front) ->
 
 
 @pytest.mark.bad_input(55)
-async def test_acting_on_what_has_moved_on_says_who_did_what_instead_and_leads_back(quick: Front) -> None:
+async def test_conflict_page_shows_the_other_action_and_links_back(quick: Front) -> None:
     parked = await quick.park(subject="Pump 3 is hot")
     listed = "/notifications?status=parked&site=plant-7"
     async with visiting(quick, "operator") as one, visiting(quick, "admin") as other:
@@ -127,7 +127,7 @@ async def test_acting_on_what_has_moved_on_says_who_did_what_instead_and_leads_b
     assert (await quick.centre.get(parked)).status is Status.PENDING
 
 
-async def test_it_leads_to_its_like(quick: Front) -> None:
+async def test_page_links_to_similar_notifications(quick: Front) -> None:
     parked = await quick.park(NO_USER)
     quick.centre.adapter.answer("ops", PermanentFailure(NO_USER))
     await quick.centre.send("ops", subject="Another one")
@@ -140,7 +140,7 @@ async def test_it_leads_to_its_like(quick: Front) -> None:
             assert "Another one" in await visitor.look(html.unescape(path))
 
 
-async def test_what_is_not_parked_leads_to_all_with_its_error_whatever_their_status(quick: Front) -> None:
+async def test_page_of_an_unparked_notification_links_to_all_with_its_error_in_any_status(quick: Front) -> None:
     error = f"ops@example.org: {NO_USER}"
     await quick.park(NO_USER, subject="Parked one")
     quick.centre.adapter.answer("ops", TransientFailure(error))
@@ -159,7 +159,7 @@ async def test_what_is_not_parked_leads_to_all_with_its_error_whatever_their_sta
 
 
 @pytest.mark.parametrize("back", ["//evil.example/", "https://evil.example/", "javascript:alert(1)"])
-async def test_the_way_back_leads_to_no_other_server(quick: Front, back: str) -> None:
+async def test_back_link_does_not_lead_to_another_server(quick: Front, back: str) -> None:
     parked = await quick.park()
     async with visiting(quick, "viewer") as visitor:
         await visitor.look(f"/notifications/{parked}", back=back)

@@ -15,7 +15,7 @@ UNKNOWN = "0198c8a0-0000-7000-8000-000000000001"
 
 
 @pytest.mark.req("CMD-03")
-async def test_the_detail_tells_the_whole_story_in_every_status(front: Front) -> None:
+async def test_detail_is_complete_in_every_status(front: Front) -> None:
     parked = await front.park(subject="Pump 3 is hot", body="92 °C", script="watch.py", instance="pump-3")
     delivered = await front.deliver()
     pending = await front.centre.send("ops")
@@ -40,7 +40,7 @@ async def test_the_detail_tells_the_whole_story_in_every_status(front: Front) ->
     assert (story["created_at"][-1], len(story["created_at"])) == ("Z", 27)
 
 
-async def test_what_was_written_to_people_is_for_those_who_act_on_it(front: Front) -> None:
+async def test_subject_body_and_addresses_are_visible_to_operators_only(front: Front) -> None:
     parked = await front.park(body="The gate code is 4711")
     for role, is_shown in (("viewer", False), ("operator", True), ("admin", True)):
         async with front.client(role) as client:
@@ -51,9 +51,7 @@ async def test_what_was_written_to_people_is_for_those_who_act_on_it(front: Fron
 
 
 @pytest.mark.req("CMD-04", "CMD-08")
-async def test_retry_brings_a_parked_notification_back_and_the_next_sweep_delivers_it(
-    front: Front, clock: ManualClock
-) -> None:
+async def test_parked_notification_is_delivered_after_a_retry(front: Front, clock: ManualClock) -> None:
     await front.centre.add_channel(max_retries=2, retry_delay_s=60.0)
     await front.centre.add_list("flaky")
     front.centre.adapter.answer("flaky", TransientFailure("451 busy"), TransientFailure("451 busy"))
@@ -79,7 +77,7 @@ async def test_retry_brings_a_parked_notification_back_and_the_next_sweep_delive
 
 @pytest.mark.dec("DEC-15")
 @pytest.mark.parametrize(("verb", "status"), [("retry", "submitted"), ("discard", "discarded")])
-async def test_what_an_operator_does_is_audited_under_his_name(front: Front, verb: str, status: str) -> None:
+async def test_actions_of_an_operator_are_audited_under_their_name(front: Front, verb: str, status: str) -> None:
     parked = await front.park()
     await act(front, verb, parked, (await front.centre.get(parked)).version)
     entry = (await front.centre.audit(parked))[-1]
@@ -88,7 +86,7 @@ async def test_what_an_operator_does_is_audited_under_his_name(front: Front, ver
 
 
 @pytest.mark.req("CMD-05", "CMD-09", "AUD-07")
-async def test_discard_ends_a_parked_notification_for_good(front: Front) -> None:
+async def test_discard_of_a_parked_notification_is_final(front: Front) -> None:
     parked = await front.park()
     answer = await act(front, "discard", parked, (await front.centre.get(parked)).version)
     assert (answer.status_code, answer.json()["status"]) == (200, "discarded")
@@ -103,7 +101,7 @@ async def test_discard_ends_a_parked_notification_for_good(front: Front) -> None
 
 @pytest.mark.req("CMD-04", "CMD-05")
 @pytest.mark.parametrize("verb", ["retry", "discard"])
-async def test_what_is_not_parked_is_neither_retried_nor_discarded(front: Front, verb: str) -> None:
+async def test_only_parked_notifications_are_retried_or_discarded(front: Front, verb: str) -> None:
     delivered = await front.deliver()
     pending = await front.centre.send("ops")
     for notification_id in (delivered, pending):
@@ -116,7 +114,7 @@ async def test_what_is_not_parked_is_neither_retried_nor_discarded(front: Front,
 
 @pytest.mark.dec("DEC-03")
 @pytest.mark.parametrize("verb", ["retry", "discard"])
-async def test_an_act_on_another_version_than_the_present_one_does_nothing(front: Front, verb: str) -> None:
+async def test_action_on_an_outdated_version_changes_nothing(front: Front, verb: str) -> None:
     parked = await front.park()
     before = await front.centre.get(parked)
     answer = await act(front, verb, parked, before.version - 1)
@@ -126,7 +124,7 @@ async def test_an_act_on_another_version_than_the_present_one_does_nothing(front
     assert len(await front.centre.audit(parked)) == 3
 
 
-async def test_of_two_who_act_on_the_same_version_one_is_too_late(front: Front) -> None:
+async def test_second_of_two_actions_on_the_same_version_is_a_conflict(front: Front) -> None:
     parked = await front.park()
     version = (await front.centre.get(parked)).version
     answers = [await act(front, "retry", parked, version), await act(front, "discard", parked, version)]
@@ -182,7 +180,7 @@ async def test_filters_select_by_status_list_and_site(front: Front) -> None:
 
 
 @pytest.mark.parametrize("given", [UNKNOWN, UNKNOWN.upper(), "x", "%00", "..", "' or 1=1"])
-async def test_an_id_that_nobody_has_is_not_found(front: Front, given: str) -> None:
+async def test_unknown_id_is_not_found(front: Front, given: str) -> None:
     async with front.client("operator") as client:
         assert (await client.get(f"/api/v1/notifications/{given}")).status_code == 404
         answer = await client.post(f"/api/v1/notifications/{given}/retry", json={"version": 1})
@@ -204,7 +202,7 @@ async def act(front: Front, verb: str, notification_id: str, version: int) -> ht
         ({"version": 1, "reason": "x"}, "reason"),
     ],
 )
-async def test_an_act_without_a_version_is_refused(front: Front, body: dict[str, object], field: str) -> None:
+async def test_action_without_a_version_is_rejected(front: Front, body: dict[str, object], field: str) -> None:
     async with front.client("operator") as client:
         content = json.dumps(body).encode()
         headers = {"content-type": "application/json"}

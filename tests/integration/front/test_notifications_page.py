@@ -64,7 +64,7 @@ async def test_the_page_has_the_figures_and_the_list(quick: Front) -> None:
 
 
 @pytest.mark.req("KPI-11", "KPI-12")
-async def test_every_filter_narrows_the_list_and_stands_in_the_links(quick: Front) -> None:
+async def test_every_filter_narrows_the_list_and_is_part_of_the_links(quick: Front) -> None:
     await quick.park(NO_USER, subject="Pump 3 is hot")
     await quick.deliver(subject="Pump 4 is well")
     begin = quick.clock.now()
@@ -113,14 +113,14 @@ async def test_every_filter_narrows_the_list_and_stands_in_the_links(quick: Fron
         ("status=parked,delivered", "parked or delivered"),
     ],
 )
-async def test_the_form_shows_the_statuses_that_the_address_asks_for(quick: Front, query: str, chosen: str) -> None:
+async def test_form_shows_the_statuses_of_the_address(quick: Front, query: str, chosen: str) -> None:
     async with visiting(quick, "viewer") as visitor:
         await visitor.look(f"/notifications?{query}")
         form = visitor.page.text.partition('<select name="status"')[2].partition("</select>")[0]
     assert re.findall(r"selected>([^<]*)</option>", form) == [chosen]
 
 
-async def test_counts_are_told_only_where_they_are_those_of_the_list(quick: Front) -> None:
+async def test_counts_are_shown_only_if_they_describe_the_list(quick: Front) -> None:
     await quick.park()
     async with visiting(quick, "viewer") as visitor:
         await visitor.look("/notifications")
@@ -146,7 +146,7 @@ async def test_counts_are_told_only_where_they_are_those_of_the_list(quick: Fron
         ("cursor=AAAA", "Cursor must be the next_cursor of a page. Omit it for the first page."),
     ],
 )
-async def test_a_filter_that_cannot_be_read_is_told_at_its_field_and_the_rest_is_kept(
+async def test_invalid_filter_is_reported_at_its_field_and_the_rest_is_kept(
     quick: Front, query: str, told: str
 ) -> None:
     await quick.park(subject="Parked one")
@@ -164,7 +164,7 @@ async def test_a_filter_that_cannot_be_read_is_told_at_its_field_and_the_rest_is
 
 
 @pytest.mark.bad_input(56)
-async def test_what_is_hostile_in_a_row_is_escaped_isolated_and_cut_short(quick: Front) -> None:
+async def test_hostile_text_in_a_row_is_escaped_isolated_and_truncated(quick: Front) -> None:
     evil = "<script>alert(1)</script> \u202egnp.exe javascript:alert(1)"
     parked = await quick.park("x" * 1900 + "<script>", subject=evil, body="b" * 60_000)
     async with visiting(quick, "operator") as visitor:
@@ -181,7 +181,7 @@ async def test_what_is_hostile_in_a_row_is_escaped_isolated_and_cut_short(quick:
         assert visitor.page.text.count("b" * 20_000) == 3
 
 
-async def test_a_notification_is_reached_from_an_old_page_and_leads_back_to_it(quick: Front) -> None:
+async def test_notification_links_back_to_its_page_of_the_list(quick: Front) -> None:
     for number in range(52):
         await quick.centre.send("ops", subject=f"Number {number}")
         quick.clock.advance(1)
@@ -195,7 +195,7 @@ async def test_a_notification_is_reached_from_an_old_page_and_leads_back_to_it(q
         assert links(visitor)["Notifications, filtered"] == older
 
 
-async def test_whoever_looks_at_all_that_is_parked_is_shown_what_went_wrong_most(quick: Front) -> None:
+async def test_list_of_parked_notifications_shows_the_most_frequent_errors(quick: Front) -> None:
     for _ in range(2):
         await quick.park(NO_USER)
     async with visiting(quick, "operator") as visitor:

@@ -71,7 +71,7 @@ async def house(sqlite_url: str, tmp_path: Path) -> AsyncIterator[House]:
         await outbound.close()
 
 
-async def test_somebody_whom_the_provider_knows_comes_in_with_the_role_that_it_gives(house: House) -> None:
+async def test_user_known_to_the_provider_logs_in_with_the_role_from_it(house: House) -> None:
     accounts = house.front.operate.accounts
     async with house.front.client() as client:
         assert "/login/oidc?next=" in (await client.get("/login")).text
@@ -92,13 +92,13 @@ async def test_somebody_whom_the_provider_knows_comes_in_with_the_role_that_it_g
 
 
 @pytest.mark.parametrize("methods", [None, ["client_secret_basic"], ["client_secret_post", "client_secret_basic"]])
-async def test_central_shows_its_secret_as_the_provider_wants_it(house: House, methods: list[str] | None) -> None:
+async def test_client_secret_is_sent_as_the_provider_requires(house: House, methods: list[str] | None) -> None:
     house.provider.methods = methods
     async with house.front.client() as client:
         assert (await house.log_in(client)).status_code == 303
 
 
-async def test_a_token_signed_on_a_curve_is_believed_and_new_keys_are_found(house: House) -> None:
+async def test_token_signed_on_a_curve_is_accepted_and_new_keys_are_found(house: House) -> None:
     async with house.front.client() as client:
         await house.log_in(client)
         newer = ec.generate_private_key(ec.SECP256R1())
@@ -135,7 +135,7 @@ LIES = {
 }
 
 
-async def test_a_token_that_lies_lets_nobody_in(house: House) -> None:
+async def test_invalid_token_is_rejected(house: House) -> None:
     for what, lie in LIES.items():
         house.provider.lie = lie
         async with house.front.client() as client:
@@ -149,7 +149,7 @@ async def test_a_token_that_lies_lets_nobody_in(house: House) -> None:
 
 
 @pytest.mark.parametrize("skew_s", [-110, 110])
-async def test_clocks_may_differ_a_little(house: House, skew_s: int) -> None:
+async def test_small_clock_differences_are_tolerated(house: House, skew_s: int) -> None:
     clock = house.front.clock
     house.provider.now = lambda: clock.now().timestamp() + skew_s
     house.provider.lie = lambda header, claims: claims.__setitem__("exp", claims["iat"] + 1)
@@ -158,7 +158,7 @@ async def test_clocks_may_differ_a_little(house: House, skew_s: int) -> None:
 
 
 @pytest.mark.threat(10)
-async def test_an_answer_that_this_browser_did_not_ask_for_is_refused(house: House) -> None:
+async def test_callback_of_another_browser_is_rejected(house: House) -> None:
     async with house.front.client() as mine, house.front.client() as stranger:
         theirs = await stranger.get("/login/oidc")
         planted = await house.approve(theirs.headers["location"])
@@ -172,7 +172,7 @@ async def test_an_answer_that_this_browser_did_not_ask_for_is_refused(house: Hou
         assert (await stranger.get(f"{CALLBACK_PATH}?error=access_denied&state=x")).status_code == 403
 
 
-async def test_who_has_no_role_or_no_usable_name_or_is_disabled_stays_out(house: House) -> None:
+async def test_user_without_role_or_usable_name_or_disabled_cannot_log_in(house: House) -> None:
     person, users = house.provider.person, house.front.operate.users
     async with house.front.client() as client:
         person["groups"] = ["nobody-in-particular"]
@@ -198,7 +198,7 @@ async def test_who_has_no_role_or_no_usable_name_or_is_disabled_stays_out(house:
         {"jwks_uri": None},
     ],
 )
-async def test_a_provider_that_describes_itself_wrongly_is_not_asked(house: House, described: dict[str, Any]) -> None:
+async def test_provider_with_an_invalid_description_is_not_used(house: House, described: dict[str, Any]) -> None:
     house.provider.described = described
     async with house.front.client() as client:
         answer = await client.get("/login/oidc")
@@ -206,7 +206,7 @@ async def test_a_provider_that_describes_itself_wrongly_is_not_asked(house: Hous
     assert "identity provider is not available" in answer.text
 
 
-async def test_without_a_provider_there_is_no_such_login(house: House) -> None:
+async def test_login_by_provider_needs_a_provider(house: House) -> None:
     front = house.front
     plain = create_app(replace(front.operate, oidc=None), front.watch, front.centre.ingest, front.commands)
     transport = httpx2.ASGITransport(app=plain)
@@ -221,7 +221,7 @@ GIVEN = {"issuer": "https://id.example.org", "client_id": "x", "client_secret_fi
 @pytest.mark.parametrize(
     "missing", ["issuer", "client_id", "client_secret_file", "admin_values", "public_url", "https"]
 )
-def test_settings_that_do_not_fit_together_are_refused(missing: str) -> None:
+def test_inconsistent_settings_are_rejected(missing: str) -> None:
     given = {name: value for name, value in GIVEN.items() if name != missing}
     if missing == "https":
         given["issuer"] = "http://id.example.org"

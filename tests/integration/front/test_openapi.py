@@ -39,7 +39,7 @@ def test_every_route_of_the_api_is_described() -> None:
             assert route.method.lower() in described[route.path.replace(":path}", "}")], route.path
 
 
-def test_operations_have_names_of_their_own() -> None:
+def test_operations_have_unique_names() -> None:
     names = [one["operationId"] for path in document()["paths"].values() for one in path.values()]
     assert sorted(set(names)) == sorted(names)
 
@@ -66,7 +66,7 @@ async def test_a_method_that_a_path_does_not_have_is_refused_naming_those_it_has
                 assert answer.json()["code"] == "http.method"
 
 
-async def test_a_path_of_its_own_is_no_name_of_something(front: Front) -> None:
+async def test_fixed_path_is_not_read_as_an_id(front: Front) -> None:
     async with front.client("admin") as client:
         for path in ("/api/v1/bulk-actions/preview", "/api/v1/notifications/batch"):
             assert (await client.get(path)).status_code == 405, path
@@ -74,7 +74,7 @@ async def test_a_path_of_its_own_is_no_name_of_something(front: Front) -> None:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("role", QUICK)
-async def test_what_is_described_holds_for_whatever_is_sent(
+async def test_description_holds_for_generated_requests(
     sqlite_url: str, clock: ManualClock, role: str, tmp_path: Path
 ) -> None:
     """It does not depend on the store."""

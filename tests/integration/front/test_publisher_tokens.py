@@ -130,7 +130,7 @@ async def test_rotation_refuses_an_unknown_name_and_values_out_of_range(front: F
 
 @pytest.mark.req("DEC-51")
 @pytest.mark.threat(33)
-async def test_a_token_name_is_never_given_twice_whoever_owned_it(front: Front) -> None:
+async def test_token_name_is_never_reused_by_any_owner(front: Front) -> None:
     token_id = await add_publisher(front, "shop")
     await front.operate.tokens.revoke(ADMIN, token_id)
     for owner in ("viewer", "operator"):

@@ -28,7 +28,7 @@ async def check_refused(front: Front, cases: dict[str, tuple[int, str, str]]) ->
 
 @pytest.mark.bad_input(45)
 @pytest.mark.req("KPI-11", "KPI-12")
-async def test_what_is_looked_for_is_taken_literally(front: Front) -> None:
+async def test_search_text_is_taken_literally(front: Front) -> None:
     """No pattern, no SQL, no regular expression: a name is that name, and a word is that word."""
     sent = {
         text: await front.centre.send(text, subject=f"100 {text} done", site=text)
@@ -48,7 +48,7 @@ async def test_what_is_looked_for_is_taken_literally(front: Front) -> None:
 
 
 @pytest.mark.bad_input(45)
-async def test_what_is_too_long_or_no_text_at_all_is_refused(front: Front) -> None:
+async def test_overlong_or_invalid_text_is_rejected(front: Front) -> None:
     long = "x" * 10_000
     cases = {f"{name}={long}": (422, "text.too_long", name) for name in ("list", "site", "type", "subject")}
     cases |= {f"{name}=": (422, "text.empty", name) for name in ("list", "site", "type")}
@@ -62,7 +62,7 @@ async def test_what_is_too_long_or_no_text_at_all_is_refused(front: Front) -> No
 
 
 @pytest.mark.bad_input(46)
-async def test_limits_orders_and_parameters_that_there_are_not_are_refused(front: Front) -> None:
+async def test_unknown_limits_orders_and_parameters_are_rejected(front: Front) -> None:
     cases = {
         f"limit={text}": (422, "limit.range", "limit")
         for text in ("0", "-1", "201", "1e9", "1000000000000", "1.0", "", "%D9%A1", "ten", "%2B5")
@@ -141,7 +141,7 @@ async def test_a_cursor_is_opaque_and_one_that_was_tampered_with_is_refused(fron
 
 @pytest.mark.bad_input(48)
 @pytest.mark.threat(7)
-async def test_a_cursor_of_somebody_else_is_a_place_in_the_list_and_gives_no_rights(front: Front) -> None:
+async def test_cursor_of_another_user_gives_no_rights(front: Front) -> None:
     sent = sorted(await front.centre.send_many(5), reverse=True)
     cursor = str((await first_page(front, "admin"))["next_cursor"])
     assert await found(front, "viewer", limit="2", cursor=cursor) == sent[2:4]

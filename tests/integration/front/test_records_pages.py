@@ -38,7 +38,7 @@ async def audited(front: Front, act: str) -> list[tuple[str, str | None]]:
 # The audit log
 
 
-async def test_the_log_tells_who_did_what_and_leads_to_what_it_was_done_with(front: Front) -> None:
+async def test_log_shows_actor_and_action_and_links_to_the_target(front: Front) -> None:
     parked = await front.park("550 no such user", body="only for the night shift")
     await front.operate.notifications.discard(OPERATOR, parked, (await front.centre.get(parked)).version)
     async with visiting(front, "viewer") as visitor:
@@ -56,7 +56,7 @@ async def test_the_log_tells_who_did_what_and_leads_to_what_it_was_done_with(fro
         assert "No matching entries" in await visitor.look("/audit", actor="nobody")
 
 
-async def test_an_entry_is_opened_in_place_with_all_that_it_holds(front: Front) -> None:
+async def test_entry_opens_in_place_with_all_its_fields(front: Front) -> None:
     await front.park(script="watch.py", instance="pump-3")
     async with visiting(front, "viewer") as visitor:
         await visitor.look("/audit", kind="notify_send")
@@ -68,7 +68,7 @@ async def test_an_entry_is_opened_in_place_with_all_that_it_holds(front: Front) 
     assert "All entries for this id" in text
 
 
-async def test_older_entries_are_pages_away_and_keep_the_filter(front: Front) -> None:
+async def test_pages_of_older_entries_keep_the_filter(front: Front) -> None:
     for _ in range(30):
         await front.deliver()
     async with visiting(front, "viewer") as visitor:
@@ -80,7 +80,7 @@ async def test_older_entries_are_pages_away_and_keep_the_filter(front: Front) ->
         assert "notify send" not in text.partition("Detail")[2]
 
 
-async def test_a_filter_that_cannot_be_read_is_told_at_its_field_and_stays_typed(front: Front) -> None:
+async def test_invalid_filter_is_reported_at_its_field_and_stays_in_the_form(front: Front) -> None:
     async with visiting(front, "viewer") as visitor:
         text = await visitor.look("/audit", about="12", actor="anna")
         assert visitor.page.status_code == 422
@@ -90,7 +90,7 @@ async def test_a_filter_that_cannot_be_read_is_told_at_its_field_and_stays_typed
 
 
 @pytest.mark.bad_input(56)
-async def test_an_admin_exports_what_fits_the_filter_without_a_script(front: Front, admin: Visitor) -> None:
+async def test_admin_exports_matching_entries_without_a_script(front: Front, admin: Visitor) -> None:
     await front.park(script="=cmd()")
     front.clock.advance(1)
     await admin.look("/audit", kind="notify_send")
@@ -108,7 +108,7 @@ async def test_an_admin_exports_what_fits_the_filter_without_a_script(front: Fro
 
 @pytest.mark.bad_input(57)
 @pytest.mark.threat(10)
-async def test_an_export_needs_the_role_and_a_form_of_ours(front: Front, admin: Visitor) -> None:
+async def test_export_needs_the_role_and_a_valid_form_token(front: Front, admin: Visitor) -> None:
     assert (await admin.client.post("/audit/export", data={"format": "csv"})).status_code == 403
     assert (await admin.client.get("/audit/export")).status_code == 405
     async with visiting(front, "operator") as visitor:
@@ -145,7 +145,7 @@ async def test_a_user_is_added_and_chooses_a_password_by_the_link_that_is_shown_
         ("kim", "king", "Role must be one of"),
     ],
 )
-async def test_a_user_that_cannot_be_is_told_at_the_field_with_what_was_typed(
+async def test_invalid_user_is_reported_at_the_field_with_the_typed_input(
     admin: Visitor, name: str, role: str, says: str
 ) -> None:
     await admin.look("/users")
@@ -175,7 +175,7 @@ async def test_role_password_sessions_and_access_of_a_user_are_changed(front: Fr
     assert (user.role, user.disabled_at) == ("viewer", None)
 
 
-async def test_a_user_is_removed_after_a_question(front: Front, admin: Visitor) -> None:
+async def test_user_is_removed_after_a_confirmation(front: Front, admin: Visitor) -> None:
     await admin.look("/users/viewer")
     (question,) = re.findall(r'data-dialog href="([^"]*/remove)"', admin.page.text)
     assert "The audit log keeps their actions" in await admin.look(question)
@@ -184,7 +184,7 @@ async def test_a_user_is_removed_after_a_question(front: Front, admin: Visitor) 
     assert "viewer" not in [user.name for user in await front.operate.users.all(ADMIN)]
 
 
-async def test_the_last_admin_cannot_be_taken_away_and_the_page_says_why(front: Front, admin: Visitor) -> None:
+async def test_last_admin_cannot_be_removed_and_the_page_shows_the_reason(front: Front, admin: Visitor) -> None:
     text = await admin.look("/users/admin")
     assert "Disable is not available: this is the last active administrator" in admin.page.text
     assert "Change role is not available" in admin.page.text
@@ -199,7 +199,7 @@ async def test_the_last_admin_cannot_be_taken_away_and_the_page_says_why(front: 
 
 
 @pytest.mark.bad_input(55)
-async def test_a_stale_page_changes_nothing_and_shows_how_it_is_now(front: Front, admin: Visitor) -> None:
+async def test_stale_page_changes_nothing_and_shows_present_values(front: Front, admin: Visitor) -> None:
     await admin.look("/users/viewer")
     seen = await front.operate.users.get(ADMIN, "viewer")
     await front.operate.users.change(ADMIN, "viewer", seen.version, role=Role.OPERATOR)
@@ -212,7 +212,7 @@ async def test_a_stale_page_changes_nothing_and_shows_how_it_is_now(front: Front
 # Tokens
 
 
-async def test_a_token_is_added_for_somebody_and_shown_once_with_how_to_use_it(front: Front, admin: Visitor) -> None:
+async def test_token_is_added_for_a_user_and_shown_once_with_its_usage(front: Front, admin: Visitor) -> None:
     await admin.look("/tokens")
     await admin.send("/tokens", name="backup script", owner="operator", role="viewer", life="30")
     (secret,) = set(SECRET.findall(admin.page.text))
@@ -238,7 +238,7 @@ async def test_a_token_is_added_for_somebody_and_shown_once_with_how_to_use_it(f
         ({"name": "x", "owner": "admin", "role": "viewer", "life": "1000000"}, "one of the offered values"),
     ],
 )
-async def test_a_token_that_cannot_be_is_told_at_its_field(admin: Visitor, fields: dict[str, str], says: str) -> None:
+async def test_invalid_token_is_reported_at_its_field(admin: Visitor, fields: dict[str, str], says: str) -> None:
     await admin.look("/tokens")
     answer = await admin.send("/tokens", **fields)
     assert answer.status_code == 422
@@ -246,7 +246,7 @@ async def test_a_token_that_cannot_be_is_told_at_its_field(admin: Visitor, field
     assert not SECRET.search(admin.page.text)
 
 
-async def test_everybody_sees_and_revokes_his_own_tokens_alone(front: Front) -> None:
+async def test_users_see_and_revoke_own_tokens_only(front: Front) -> None:
     own = await front.operate.tokens.add(ADMIN, "wallboard", Role.VIEWER, owner="viewer")
     other = await front.operate.tokens.add(ADMIN, "nightly", Role.ADMIN)
     async with visiting(front, "viewer") as visitor:
@@ -272,7 +272,7 @@ async def test_everybody_sees_and_revokes_his_own_tokens_alone(front: Front) -> 
 # Settings
 
 
-async def test_settings_have_what_was_changed_first_and_no_secret(admin: Visitor) -> None:
+async def test_settings_list_changed_ones_first_and_no_secret(admin: Visitor) -> None:
     text = await admin.look("/settings")
     changed, rest = text.split("[central]")
     assert "dispatch.slots 32 from file /etc/fieldpost/fieldpost.toml 64" in changed
@@ -292,7 +292,7 @@ async def test_settings_are_searched_by_words_without_a_script(admin: Visitor) -
 
 @pytest.mark.req("DEC-33")
 @pytest.mark.parametrize("path", ["/users", "/users/viewer", "/users/viewer/remove", "/settings"])
-async def test_what_only_admins_may_see_tells_others_the_role_it_needs(front: Front, path: str) -> None:
+async def test_admin_pages_name_the_required_role_to_others(front: Front, path: str) -> None:
     async with visiting(front, "operator") as visitor:
         text = await visitor.look(path)
         assert visitor.page.status_code == 403

@@ -90,7 +90,7 @@ async def test_the_lists_that_would_receive_an_event(admin: httpx2.AsyncClient) 
     assert (await admin.get("/api/v1/events")).json()["events"] == []
 
 
-async def test_a_list_keeps_its_last_target(admin: httpx2.AsyncClient) -> None:
+async def test_list_cannot_lose_its_last_target(admin: httpx2.AsyncClient) -> None:
     refused = await admin.patch("/api/v1/lists/ops", json={"version": 1, "targets": []})
     assert (refused.status_code, refused.json()["code"]) == (422, "list.empty")
 

@@ -54,7 +54,7 @@ async def test_settings_are_for_admins(front: Front, role: str) -> None:
         assert (await client.get("/api/v1/settings")).status_code == 403
 
 
-async def test_the_command_shows_what_is_not_at_its_default(front: Front, tmp_path: Path) -> None:
+async def test_command_shows_settings_that_differ_from_their_default(front: Front, tmp_path: Path) -> None:
     async with served(front.app) as url:
         cli = Cli(front, url, tmp_path)
         ran = await cli("settings", "show", "--changed")

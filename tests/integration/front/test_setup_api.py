@@ -12,7 +12,7 @@ from support.front import ADMIN, Front
 MAIL = {"host": "127.0.0.1", "port": 2525, "tls": "none", "from_address": "alerts@plant.example"}
 
 
-async def test_a_list_can_be_added_seen_and_removed(front: Front) -> None:
+async def test_list_can_be_added_shown_and_removed(front: Front) -> None:
     async with front.client("admin") as client:
         new = {"name": "ops", "targets": ["b@example.org", "a@example.org"]}
         added = await client.post("/api/v1/lists", json=new)
@@ -33,7 +33,7 @@ async def test_the_same_address_given_twice_gets_one_copy(front: Front) -> None:
 
 
 @pytest.mark.parametrize("name", ["a/b", "Ünïcode", "with space", "...", "100%", "a?b#c", "<b>"])
-async def test_a_list_of_any_lawful_name_can_be_reached(front: Front, name: str) -> None:
+async def test_list_with_any_valid_name_can_be_reached(front: Front, name: str) -> None:
     from urllib.parse import quote
 
     async with front.client("admin") as client:
@@ -45,7 +45,7 @@ async def test_a_list_of_any_lawful_name_can_be_reached(front: Front, name: str)
 
 @pytest.mark.parametrize("noun", ["lists", "channels"])
 @pytest.mark.parametrize("name", ["%00", "%FF", "nothing", "x" * 5000])
-async def test_what_nobody_can_be_named_is_not_found(front: Front, noun: str, name: str) -> None:
+async def test_invalid_name_is_not_found(front: Front, noun: str, name: str) -> None:
     async with front.client("admin") as client:
         for method in ("GET", "DELETE"):
             answer = await client.request(method, f"/api/v1/{noun}/{name}")
@@ -108,7 +108,7 @@ async def test_a_channel_can_be_added_changed_and_removed(front: Front) -> None:
         assert (await client.get("/api/v1/channels/mail")).status_code == 404
 
 
-async def test_a_new_default_takes_the_place_of_the_old_one(front: Front) -> None:
+async def test_new_default_replaces_the_old_one(front: Front) -> None:
     async with front.client("admin") as client:
         for name in ("one", "two"):
             new = {"name": name, "type": "email", "settings": MAIL, "is_default": True}
@@ -117,7 +117,7 @@ async def test_a_new_default_takes_the_place_of_the_old_one(front: Front) -> Non
     assert {one["name"]: one["is_default"] for one in found} == {"one": False, "two": True}
 
 
-async def test_a_channel_that_a_list_names_is_not_removed(front: Front) -> None:
+async def test_channel_used_by_a_list_is_not_removed(front: Front) -> None:
     async with front.client("admin") as client:
         await client.post("/api/v1/channels", json={"name": "mail", "type": "email", "settings": MAIL})
         await client.post("/api/v1/lists", json={"name": "ops", "targets": ["a@example.org"], "channel": "mail"})
@@ -154,7 +154,7 @@ async def test_a_site_gets_a_token_that_works_and_is_shown_once(front: Front) ->
 
 
 @pytest.mark.dec("DEC-15")
-async def test_every_change_is_audited_under_the_name_of_who_made_it(front: Front) -> None:
+async def test_every_change_is_audited_under_the_name_of_its_actor(front: Front) -> None:
     async with front.client("admin") as client:
         await client.post("/api/v1/channels", json={"name": "mail", "type": "email", "settings": MAIL})
         await client.patch("/api/v1/channels/mail", json={"settings": {"port": 26}, "version": 1})

@@ -80,7 +80,7 @@ async def test_a_site_joins_by_its_code_and_no_token_is_shown_or_stored(front: F
 
 
 @pytest.mark.threat(3, 14)
-async def test_a_code_is_good_once_and_coming_again_with_the_same_token_is_no_second_use(front: Front) -> None:
+async def test_code_is_valid_once_and_a_repetition_with_the_same_token_is_accepted(front: Front) -> None:
     code = (await invite(front))["code"]
     first, second = a_token(), a_token()
     assert (await join(front, code, first)).status_code == 200
@@ -91,14 +91,14 @@ async def test_a_code_is_good_once_and_coming_again_with_the_same_token_is_no_se
     assert len((await call(front, "GET", "/north")).json()["tokens"]) == 1
 
 
-async def test_of_two_who_come_with_one_code_at_once_one_is_too_late(front: Front) -> None:
+async def test_one_of_two_concurrent_uses_of_a_code_wins(front: Front) -> None:
     code = (await invite(front))["code"]
     found = await asyncio.gather(*(join(front, code, a_token()) for _ in range(5)))
     assert sorted(answer.status_code for answer in found) == [200, 401, 401, 401, 401]
 
 
 @pytest.mark.threat(14)
-async def test_whatever_is_wrong_with_a_code_has_one_answer(front: Front, clock: ManualClock) -> None:
+async def test_every_invalid_code_has_the_same_answer(front: Front, clock: ManualClock) -> None:
     code = (await invite(front, valid_s=HOUR_S))["code"]
     replaced = (await invite(front, "south"))["code"]
     await call(front, "POST", "/south/rotate-token", {"with_code": True})
@@ -114,7 +114,7 @@ async def test_whatever_is_wrong_with_a_code_has_one_answer(front: Front, clock:
         assert (await client.post("/link/v1/join", json={})).status_code == 401
 
 
-async def test_what_a_joining_site_shows_is_checked(front: Front) -> None:
+async def test_request_of_a_joining_site_is_checked(front: Front) -> None:
     code, token = (await invite(front))["code"], a_token()
     for change, field in (
         ({"prefix": "short"}, "prefix"),
@@ -131,14 +131,14 @@ async def test_what_a_joining_site_shows_is_checked(front: Front) -> None:
 
 
 @pytest.mark.threat(1)
-async def test_a_code_of_another_site_is_told_and_not_used_up(front: Front) -> None:
+async def test_code_of_another_site_is_reported_and_not_used_up(front: Front) -> None:
     code, token = (await invite(front))["code"], a_token()
     answer = await join(front, code, token, site="south")
     assert (answer.status_code, answer.json()["code"]) == (409, "join.other_site")
     assert (await join(front, code, token, site="north")).status_code == 200
 
 
-async def test_a_rotated_token_goes_on_for_the_overlap_and_no_longer(front: Front, clock: ManualClock) -> None:
+async def test_rotated_token_is_valid_for_the_overlap_and_no_longer(front: Front, clock: ManualClock) -> None:
     old = front.tokens["site"]
     code = (await call(front, "POST", f"/{SITE}/rotate-token", {"with_code": True})).json()["code"]
     new = a_token()
@@ -160,7 +160,7 @@ async def test_a_rotation_at_once_ends_the_old_token_at_once(front: Front) -> No
     assert (await submit(front, answer.json()["token"])).status_code == 200
 
 
-async def test_a_second_rotation_does_not_lengthen_what_the_first_has_ended(front: Front, clock: ManualClock) -> None:
+async def test_second_rotation_does_not_extend_the_overlap_of_the_first(front: Front, clock: ManualClock) -> None:
     await call(front, "POST", f"/{SITE}/rotate-token", {"overlap_s": 60})
     await call(front, "POST", f"/{SITE}/rotate-token", {"overlap_s": DAY_S})
     clock.advance(61)
@@ -168,7 +168,7 @@ async def test_a_second_rotation_does_not_lengthen_what_the_first_has_ended(fron
 
 
 @pytest.mark.threat(3)
-async def test_a_revoked_site_is_refused_with_the_reason_and_the_others_go_on(front: Front) -> None:
+async def test_revoked_site_is_rejected_with_the_reason_and_the_others_continue(front: Front) -> None:
     """Its rows stay, and can be managed."""
     other = (await call(front, "POST", "", {"name": "south"})).json()["token"]
     parked = await front.park()
@@ -190,13 +190,13 @@ async def test_a_revoked_site_is_refused_with_the_reason_and_the_others_go_on(fr
     assert (await acts(front)).count(("admin", "site.revoke", SITE)) == 1
 
 
-async def test_a_code_that_was_open_is_worth_nothing_once_the_site_is_revoked(front: Front) -> None:
+async def test_open_code_of_a_revoked_site_is_invalid(front: Front) -> None:
     code = (await invite(front))["code"]
     await call(front, "POST", "/north/revoke", {})
     assert (await join(front, code, a_token())).status_code == 401
 
 
-async def test_a_revoked_site_is_taken_back_by_a_new_token_and_its_old_ones_stay_dead(front: Front) -> None:
+async def test_revoked_site_is_readmitted_by_a_new_token_and_old_ones_stay_invalid(front: Front) -> None:
     await call(front, "POST", f"/{SITE}/revoke", {})
     new = (await call(front, "POST", f"/{SITE}/rotate-token", {})).json()["token"]
     assert (await submit(front, new)).status_code == 200
@@ -205,7 +205,7 @@ async def test_a_revoked_site_is_taken_back_by_a_new_token_and_its_old_ones_stay
     assert shown == {SITE: None}
 
 
-async def test_what_there_is_not_is_not_found_and_what_cannot_be_is_refused(front: Front) -> None:
+async def test_unknown_sites_are_not_found_and_invalid_values_rejected(front: Front) -> None:
     for method, path in (("GET", "/x"), ("POST", "/x/rotate-token"), ("POST", "/x/revoke"), ("GET", "/%00")):
         answer = await call(front, method, path, {} if method == "POST" else None)
         assert (answer.status_code, answer.json()["code"]) == (404, "site.unknown"), path
@@ -235,7 +235,7 @@ async def test_only_an_administrator_invites_rotates_and_revokes(front: Front) -
             await act
 
 
-async def test_the_rooms_say_the_same_without_http(front: Front) -> None:
+async def test_joining_works_the_same_without_http(front: Front) -> None:
     invitation = await front.operate.sites.invite(ADMIN, "north", timedelta(minutes=5))
     token = a_token()
     claimant = Claimant(token.prefix, token.digest)

@@ -38,7 +38,7 @@ async def post(front: Front, path: str, body: object, caller: str = "operator", 
 
 @pytest.mark.req("TEL-11")
 @pytest.mark.threat(6)
-async def test_a_call_is_shown_as_its_site_reported_it_and_no_act_at_central_edits_that(
+async def test_call_is_shown_as_reported_and_no_action_at_central_edits_it(
     front: Front, calls: Calls, clock: ManualClock
 ) -> None:
     one = calls.parked()
@@ -96,7 +96,7 @@ async def test_calls_are_found_by_every_filter_and_page_by_page(front: Front, ca
     assert len(pages) == len(set(pages)) == 10
 
 
-async def test_a_question_that_makes_no_sense_is_refused_by_its_field(front: Front) -> None:
+async def test_invalid_query_is_rejected_by_its_field(front: Front) -> None:
     for query, code in (
         ({"status": "sleeping"}, "filter.choice"),
         ({"category": "notification"}, "filter.choice"),
@@ -125,7 +125,7 @@ async def test_a_stuck_call_is_shown_as_stuck(front: Front, calls: Calls, clock:
 
 
 @pytest.mark.req("DEC-27")
-async def test_an_intent_given_while_the_site_is_away_is_shown_as_waiting_and_can_be_cancelled(
+async def test_intent_for_an_offline_site_is_shown_as_waiting_and_can_be_cancelled(
     front: Front, clock: ManualClock
 ) -> None:
     given = await post(front, "intents", {"site": SITE, "kind": "list_parked", "reason": "look"})
@@ -147,7 +147,7 @@ async def test_an_intent_given_while_the_site_is_away_is_shown_as_waiting_and_ca
     assert rest["intent_id"] == one["intent_id"]
 
 
-async def test_an_intent_that_cannot_be_is_refused(front: Front) -> None:
+async def test_invalid_intent_is_rejected(front: Front) -> None:
     for body, status, code in (
         ({"site": SITE, "kind": "explode"}, 422, "intent.kind"),
         ({"site": "south", "kind": "list_parked"}, 404, "site.unknown"),
@@ -159,7 +159,7 @@ async def test_an_intent_that_cannot_be_is_refused(front: Front) -> None:
 
 
 @pytest.mark.req("SF-21")
-async def test_sites_are_told_with_what_they_reported_and_in_the_metrics(front: Front, clock: ManualClock) -> None:
+async def test_sites_are_listed_with_their_reports_and_in_the_metrics(front: Front, clock: ManualClock) -> None:
     await front.operate.sites.add(ADMIN, "north")
     told = Health(
         sent_at=to_text(clock.now()),
@@ -196,7 +196,7 @@ async def test_sites_are_told_with_what_they_reported_and_in_the_metrics(front: 
     await ask(front, f"site-health/{SITE}/history", 422, to="soon")
 
 
-async def test_the_figures_of_calls_stand_beside_those_of_notifications(
+async def test_figures_of_calls_are_shown_beside_those_of_notifications(
     front: Front, calls: Calls, clock: ManualClock
 ) -> None:
     calls.parked()

@@ -31,7 +31,7 @@ async def quick(sqlite_url: str, clock: ManualClock) -> AsyncIterator[Front]:
         yield opened
 
 
-async def test_the_list_has_trouble_first_and_tells_what_each_reported(quick: Front) -> None:
+async def test_list_has_issues_first_and_shows_the_report_of_each_site(quick: Front) -> None:
     for name in ("quiet", "away", "failing"):
         await quick.operate.sites.add(ADMIN, name)
     await report(quick, "away", backlog={"notification": 57}, version="1.2.3", disk_free_bytes=41_000_000_000)
@@ -53,7 +53,7 @@ async def test_the_list_has_trouble_first_and_tells_what_each_reported(quick: Fr
     assert (unknown.status_code, "State must be one of" in unknown.text) == (422, True)
 
 
-async def test_a_thousand_sites_are_told_by_the_hundred_with_the_worst_on_the_first_page(quick: Front) -> None:
+async def test_thousand_sites_are_paged_by_the_hundred_with_the_worst_first(quick: Front) -> None:
     now = quick.clock.now()
 
     def fill(conn: Any) -> None:
@@ -82,7 +82,7 @@ async def test_a_thousand_sites_are_told_by_the_hundred_with_the_worst_on_the_fi
     assert names_in(last.text) == [SITE]
 
 
-async def test_one_site_tells_how_it_stands_and_stood(front: Front, clock: ManualClock) -> None:
+async def test_page_of_a_site_shows_its_state_and_history(front: Front, clock: ManualClock) -> None:
     store = front.centre.store
     for depth in (5, 0, 12):
         await report(front, SITE, backlog={"notification": depth}, parked=1)
@@ -119,7 +119,7 @@ async def test_a_site_added_minutes_ago_is_online_since_its_first_report(quick: 
     assert f'since <time datetime="{to_text(first_at)}"' in text
 
 
-async def test_an_unknown_backlog_is_shown_as_unknown_and_an_equal_clock_without_a_sign(quick: Front) -> None:
+async def test_unknown_backlog_is_shown_as_unknown_and_a_correct_clock_without_a_sign(quick: Front) -> None:
     await quick.operate.sites.add(ADMIN, "new")
     async with logged_in(quick, "viewer") as client:
         for path in ("/", "/sites"):
@@ -137,7 +137,7 @@ async def test_the_menu_has_its_badges_on_a_rejected_form_too(quick: Front) -> N
     assert (answer.status_code, '<b class="count">1<span class="hidden"> parked' in answer.text) == (422, True)
 
 
-async def test_a_site_may_be_named_with_a_stroke_and_signs(quick: Front) -> None:
+async def test_site_name_may_contain_a_slash_and_special_characters(quick: Front) -> None:
     name = "plant/7 & <north>?"
     await quick.operate.sites.add(ADMIN, name)
     async with logged_in(quick, "admin") as client:
@@ -181,7 +181,7 @@ async def test_a_site_is_added_by_one_command_that_is_shown_once(quick: Front) -
     assert "fieldpost site init ./by-program --name by-program" in token.text
 
 
-async def test_a_code_that_ran_out_is_told_as_such(quick: Front) -> None:
+async def test_expired_code_is_shown_as_such(quick: Front) -> None:
     await quick.operate.sites.invite(ADMIN, "north")
     quick.clock.advance(3601)
     async with logged_in(quick, "viewer") as client:
@@ -206,7 +206,7 @@ async def test_a_token_is_rotated_with_an_overlap_and_shown_once(quick: Front) -
     assert {token.expires_at for token in tokens} == {None, quick.clock.now() + timedelta(hours=1)}
 
 
-async def test_a_site_is_revoked_after_a_question_that_says_what_it_means(quick: Front) -> None:
+async def test_site_is_revoked_after_a_confirmation_that_explains_it(quick: Front) -> None:
     async with logged_in(quick, "admin") as client:
         asked = await client.get(f"/sites/{SITE}/revoke")
         assert "Central rejects everything from this site" in asked.text
@@ -220,7 +220,7 @@ async def test_a_site_is_revoked_after_a_question_that_says_what_it_means(quick:
     assert (await quick.watch.sites.one(SITE))[0].record.revoked_at is not None
 
 
-async def test_who_may_not_act_reads_which_role_it_needs(quick: Front) -> None:
+async def test_user_without_the_role_sees_the_required_role(quick: Front) -> None:
     async with logged_in(quick, "viewer") as client:
         listed = await client.get("/sites")
         assert "requires the role admin; your role is viewer" in listed.text
@@ -240,7 +240,7 @@ async def test_who_may_not_act_reads_which_role_it_needs(quick: Front) -> None:
         assert (await client.post("/sites", data=form)).status_code == 403
 
 
-async def test_the_rejected_box_is_asked_of_the_site_waits_while_it_is_away_and_is_acted_on(front: Front) -> None:
+async def test_query_for_rejected_notifications_waits_for_the_site_and_allows_actions(front: Front) -> None:
     box = f"/sites/{SITE}/rejected"
     async with logged_in(front, "operator") as client:
         empty = await client.get(box)
@@ -280,7 +280,7 @@ async def test_the_rejected_box_is_asked_of_the_site_waits_while_it_is_away_and_
     assert await front.watch.sites.asked_about("elsewhere", [ID.format(1)]) == {}
 
 
-async def test_the_event_log_is_asked_for_with_filters_in_the_visitors_zone(quick: Front) -> None:
+async def test_event_log_is_queried_with_filters_in_the_time_zone_of_the_user(quick: Front) -> None:
     log = f"/sites/{SITE}/events"
     async with logged_in(quick, "operator") as client:
         page = await client.get(log)
@@ -312,7 +312,7 @@ async def test_intents_of_a_site_are_listed_and_can_be_cancelled_there(quick: Fr
         assert "Request cancelled" in (await client.get(done.headers["location"])).text
 
 
-async def test_a_fresh_centre_teaches_how_the_first_site_comes(sqlite_url: str, clock: ManualClock) -> None:
+async def test_new_central_explains_how_to_add_the_first_site(sqlite_url: str, clock: ManualClock) -> None:
     async with open_front(sqlite_url, clock) as front:
         await front.centre.store.write(lambda conn: conn.exec_driver_sql("delete from sites"))
         async with logged_in(front, "viewer") as client:

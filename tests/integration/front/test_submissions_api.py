@@ -34,7 +34,9 @@ async def app(front: Front) -> Any:
 
 
 @pytest.mark.req("ING-03")
-async def test_what_an_application_sends_is_delivered_under_its_name(front: Front, app: httpx2.AsyncClient) -> None:
+async def test_notification_of_an_application_is_delivered_under_its_name(
+    front: Front, app: httpx2.AsyncClient
+) -> None:
     await front.centre.add_channel()
     await front.centre.add_list()
     sent = await app.post(PATH, json=one(notification_id=ID.format(n=1), script="checkout"))
@@ -56,9 +58,7 @@ async def test_an_application_raises_an_alarm(front: Front, app: httpx2.AsyncCli
 
 
 @pytest.mark.req("ING-03")
-async def test_the_same_again_changes_nothing_and_other_content_is_refused(
-    front: Front, app: httpx2.AsyncClient
-) -> None:
+async def test_repetition_changes_nothing_and_other_content_is_rejected(front: Front, app: httpx2.AsyncClient) -> None:
     for by in ({"json": one(notification_id=ID.format(n=1))}, {"json": one(), "headers": {"Idempotency-Key": "o-7"}}):
         first, again = await app.post(PATH, **by), await app.post(PATH, **by)
         assert (first.status_code, again.status_code) == (201, 200)
@@ -85,7 +85,7 @@ async def test_each_of_a_batch_gets_its_own_result(front: Front, app: httpx2.Asy
     assert (await front.centre.get(ID.format(n=1))).status is Status.PENDING
 
 
-async def test_what_cannot_be_taken_is_refused_by_field_and_rule(front: Front, app: httpx2.AsyncClient) -> None:
+async def test_invalid_submission_is_rejected_by_field_and_rule(front: Front, app: httpx2.AsyncClient) -> None:
     key = {"Idempotency-Key": "k"}
     cases: list[tuple[dict[str, Any], dict[str, str], int, str, str]] = [
         (one(), {}, 422, "notification.no_id", "notification_id"),
@@ -110,13 +110,13 @@ async def test_what_cannot_be_taken_is_refused_by_field_and_rule(front: Front, a
         assert (answer.status_code, answer.json()["code"]) == (422, "submit.too_many")
 
 
-async def test_no_site_can_bear_the_name_of_an_application(front: Front) -> None:
+async def test_site_cannot_have_the_name_of_an_application(front: Front) -> None:
     with pytest.raises(InvalidInput) as refused:
         await front.operate.sites.add(ADMIN, "app:shop")
     assert (refused.value.code, refused.value.field) == ("site.name", "name")
 
 
-async def test_the_example_application_sends_and_doubles_nothing(front: Front, app: Any, project: Path) -> None:
+async def test_example_application_sends_without_duplicates(front: Front, app: Any, project: Path) -> None:
     async with served(front.app) as url:
         ran = []
         for _ in range(2):

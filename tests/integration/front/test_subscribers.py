@@ -76,7 +76,7 @@ def test_a_subscriber_may_call_the_routes_of_its_subscriptions_only() -> None:
 
 @pytest.mark.dec("DEC-51", "DEC-81")
 @pytest.mark.threat(17)
-async def test_what_a_subscriber_adds_is_its_owners_and_waits_for_a_test(
+async def test_subscription_added_by_a_subscriber_belongs_to_its_owner_and_waits_for_a_test(
     front: Front, receiver: ScriptedAdapter
 ) -> None:
     async with front.client("subscriber") as client:
@@ -97,9 +97,7 @@ async def test_what_a_subscriber_adds_is_its_owners_and_waits_for_a_test(
 
 @pytest.mark.dec("DEC-81")
 @pytest.mark.threat(17)
-async def test_a_changed_url_needs_another_test_and_no_detour_avoids_it(
-    front: Front, receiver: ScriptedAdapter
-) -> None:
+async def test_changed_url_always_needs_another_test(front: Front, receiver: ScriptedAdapter) -> None:
     async with front.client("subscriber") as client, front.client("admin") as admin:
         added = await add(client)
         path = f"{PATH}/{added['subscription_id']}"
@@ -130,7 +128,7 @@ async def test_a_changed_url_needs_another_test_and_no_detour_avoids_it(
 
 
 @pytest.mark.dec("DEC-81")
-async def test_what_an_administrator_adds_is_active_at_once(front: Front) -> None:
+async def test_subscription_added_by_an_administrator_is_active_at_once(front: Front) -> None:
     async with front.client("admin") as admin:
         added = await add(admin, owner=OWNER)
         changed = await admin.patch(
@@ -256,7 +254,7 @@ async def test_a_filter_that_a_subscriber_changes_is_restricted_to_readable_topi
 
 
 @pytest.mark.dec("DEC-51")
-async def test_a_token_reaches_the_owner_that_its_user_has_now(front: Front) -> None:
+async def test_token_reaches_the_present_owner_of_its_user(front: Front) -> None:
     made = await of_another_owner(front)
     tokens = front.operate.tokens
     front.tokens["bot"] = (await tokens.add(ADMIN, "bot", Role.SUBSCRIBER, owner="subscriber")).token
@@ -323,7 +321,7 @@ OAUTH = {
         (OAUTH, {"auth": "header", "auth_header": "X-Key"}),
     ],
 )
-async def test_the_auth_secret_is_given_again_when_it_would_go_to_another_host(
+async def test_auth_secret_is_required_again_for_another_host(
     front: Front, role: str, before: dict[str, object], change: dict[str, object]
 ) -> None:
     async with front.client("admin") as admin, front.client(role) as client:
@@ -394,7 +392,7 @@ LINKS = (
 
 
 @pytest.mark.dec("DEC-81")
-async def test_the_form_asks_for_the_auth_secret_again_beside_its_field(front: Front) -> None:
+async def test_form_requests_the_auth_secret_again_at_its_field(front: Front) -> None:
     settings = {"url": URL, "auth": "header", "auth_header": "X-Key"}
     made = await front.operate.subscriptions.add(
         ADMIN, "orders", OWNER, [FilterEntry(topic="*")], settings, {"auth_secret": SECRET}
@@ -414,7 +412,7 @@ async def test_the_form_asks_for_the_auth_secret_again_beside_its_field(front: F
 
 
 @pytest.mark.dec("DEC-51")
-async def test_a_subscriber_recovers_resends_and_clears_what_is_its_own(front: Front) -> None:
+async def test_subscriber_recovers_resends_and_clears_own_subscriptions_only(front: Front) -> None:
     async with front.client("admin") as admin:
         own = (await add(admin, owner=OWNER))["subscription_id"]
     sent = await published(front, own)
@@ -445,7 +443,7 @@ async def test_a_subscriber_recovers_resends_and_clears_what_is_its_own(front: F
 
 @pytest.mark.dec("DEC-67")
 @pytest.mark.threat(16)
-async def test_responses_are_read_by_administrators_and_the_owner_alone(front: Front) -> None:
+async def test_responses_are_visible_to_administrators_and_the_owner_only(front: Front) -> None:
     async with front.client("admin") as admin:
         own = (await add(admin, owner=OWNER))["subscription_id"]
     sent = await published(front, own)

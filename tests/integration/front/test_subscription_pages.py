@@ -47,7 +47,7 @@ async def fail(front: Front, subscription_id: str, times: int) -> None:
         await front.centre.store.write(breakers.change, subscription_key(subscription_id), rule)
 
 
-async def test_a_subscription_is_added_changed_and_removed_by_forms_alone(quick: Front) -> None:
+async def test_subscription_is_added_changed_and_removed_without_scripts(quick: Front) -> None:
     async with visiting(quick, "admin") as visitor:
         assert "No subscriptions yet" in await visitor.look("/subscriptions")
         await visitor.look("/new/subscription")
@@ -120,7 +120,7 @@ async def test_failing_receivers_are_listed_and_cleared_one_by_one_or_all(quick:
     assert found.health == "untried"
 
 
-async def test_a_failing_receiver_is_on_top_of_the_first_page_whatever_its_name_is(quick: Front) -> None:
+async def test_failing_receiver_is_first_on_the_first_page_with_any_name(quick: Front) -> None:
     for number in range(LIMIT_DEFAULT):
         await add(quick, f"mirror-{number:03}")
     await fail(quick, await add(quick, "zeeland"), 9)
@@ -181,7 +181,7 @@ async def test_an_unverified_subscription_becomes_active_by_a_test_that_is_answe
     assert states == [SubscriptionState.UNVERIFIED, SubscriptionState.ACTIVE]
 
 
-async def test_a_disabled_subscription_is_enabled_and_recovered_by_forms_alone(quick: Front) -> None:
+async def test_disabled_subscription_is_enabled_and_recovered_without_scripts(quick: Front) -> None:
     one = await add(quick)
     path = f"/subscriptions/{one}"
     await quick.operate.topics.save(ADMIN, Topic(name="orders"), None)

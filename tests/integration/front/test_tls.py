@@ -90,12 +90,14 @@ async def test_the_certificate_is_renewed_while_central_runs_and_bad_files_chang
 
 
 @pytest.mark.threat(20)
-async def test_an_old_version_of_tls_is_not_spoken(papers: Papers) -> None:
+async def test_old_version_of_tls_is_not_accepted(papers: Papers) -> None:
     papers.issue()
     assert Certificate(papers.options).context.minimum_version >= ssl.TLSVersion.TLSv1_2
 
 
-async def test_files_are_looked_at_every_few_seconds_and_at_once_when_asked(front: Front, papers: Papers) -> None:
+async def test_certificate_files_are_checked_every_few_seconds_and_at_once_on_request(
+    front: Front, papers: Papers
+) -> None:
     papers.issue()
     certificate = Certificate(papers.options)
     async with served(front.app, certificate=certificate) as url:
@@ -113,7 +115,7 @@ async def test_files_are_looked_at_every_few_seconds_and_at_once_when_asked(fron
         watching.cancel()
 
 
-async def test_the_link_speaks_tls_too(front: Front, papers: Papers) -> None:
+async def test_link_uses_tls_too(front: Front, papers: Papers) -> None:
     trusting = papers.issue()
     headers = {"Authorization": f"Bearer {front.tokens['site']}"}
     async with (
@@ -124,7 +126,7 @@ async def test_the_link_speaks_tls_too(front: Front, papers: Papers) -> None:
         assert not websocket.closed
 
 
-async def test_central_stops_in_order_while_a_site_that_said_goodbye_is_still_on_the_line(
+async def test_central_stops_in_order_while_a_site_that_closed_is_still_connected(
     front: Front, papers: Papers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over TLS the line ends only when the site has answered too; this one does not listen any more."""
@@ -168,7 +170,7 @@ async def test_files_that_cannot_be_used_are_refused_at_the_start_naming_the_set
 
 
 @pytest.mark.threat(20)
-async def test_passwords_are_not_taken_over_plain_http_from_another_machine(front: Front) -> None:
+async def test_passwords_are_not_accepted_over_plain_http_from_another_machine(front: Front) -> None:
     for url, client in (("http://central.example", ("127.0.0.1", 1)), ("http://127.0.0.1", ELSEWHERE)):
         async with visitor(front.app, url, client) as browser:
             page = await browser.get("/login")
@@ -193,7 +195,7 @@ async def test_passwords_are_not_taken_over_plain_http_from_another_machine(fron
 
 
 @pytest.mark.bad_input(54)
-async def test_what_a_proxy_says_is_believed_only_of_one_that_is_named(front: Front) -> None:
+async def test_proxy_headers_are_trusted_only_from_configured_proxies(front: Front) -> None:
     said = {"x-forwarded-for": "198.51.100.7", "x-forwarded-proto": "https", "x-forwarded-host": "evil.example"}
     options = FrontOptions(trusted_proxies="10.0.0.0/8 fd00::/8")
     behind = create_app(front.operate, front.watch, front.centre.ingest, front.commands, options, front.clock)
@@ -228,12 +230,12 @@ async def test_what_a_proxy_says_is_believed_only_of_one_that_is_named(front: Fr
         (["[2001:db8::7]"], "10.0.0.1", "2001:db8::7"),
     ],
 )
-def test_the_address_is_the_last_that_no_trusted_proxy_has(passed_on: list[str], peer: str, address: str) -> None:
+def test_address_of_the_client_is_the_last_untrusted_one(passed_on: list[str], peer: str, address: str) -> None:
     assert caller(passed_on, peer, FrontOptions(trusted_proxies="10.0.0.0/8").proxies()) == address
 
 
 @pytest.mark.bad_input(54)
-async def test_delays_are_by_the_address_that_the_proxy_vouches_for(front: Front) -> None:
+async def test_login_delays_use_the_address_from_the_proxy(front: Front) -> None:
     options = FrontOptions(trusted_proxies="10.0.0.1")
     behind = create_app(front.operate, front.watch, front.centre.ingest, front.commands, options, front.clock)
     for number in range(3):
@@ -256,7 +258,7 @@ async def test_delays_are_by_the_address_that_the_proxy_vouches_for(front: Front
         ("public_url", "https://a:b@example.org"),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_refused_by_its_name(setting: str, value: str) -> None:
+def test_invalid_setting_is_rejected_by_name(setting: str, value: str) -> None:
     with pytest.raises(ConfigError) as refused:
         FrontOptions(**{setting: value})  # type: ignore[arg-type]
     assert refused.value.field == f"front.{setting}"

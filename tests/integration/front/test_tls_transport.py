@@ -157,7 +157,7 @@ async def test_bytes_that_arrive_one_by_one_are_the_same_bytes(line: Line) -> No
 
 
 @pytest.mark.threat(28)
-async def test_a_client_that_does_not_read_costs_little_and_then_gets_the_whole_answer(line: Line) -> None:
+async def test_client_that_does_not_read_uses_little_memory_and_gets_the_whole_answer_later(line: Line) -> None:
     server = await line.shake_hands()
     line.recorder.answer = memoryview(ANSWER)
     line.recorder.write_on()
@@ -175,7 +175,7 @@ async def test_a_client_that_does_not_read_costs_little_and_then_gets_the_whole_
     assert server.get_write_buffer_size() == 0
 
 
-async def test_an_answer_before_a_close_arrives_whole_whatever_the_client_still_sends(line: Line) -> None:
+async def test_answer_before_a_close_arrives_complete_while_the_client_still_sends(line: Line) -> None:
     server = await line.shake_hands()
     server.write(ANSWER)
     server.close()
@@ -190,7 +190,7 @@ async def test_an_answer_before_a_close_arrives_whole_whatever_the_client_still_
     await until(lambda: line.recorder.events == ["pause", "lost"], what="the end")
 
 
-async def test_a_client_that_says_goodbye_gets_one_too(line: Line) -> None:
+async def test_close_notify_of_the_client_is_answered(line: Line) -> None:
     server = await line.shake_hands()
     await line.client.send(b"hello")
     with pytest.raises(ssl.SSLWantReadError):
@@ -203,7 +203,7 @@ async def test_a_client_that_says_goodbye_gets_one_too(line: Line) -> None:
     assert server.is_closing()
 
 
-async def test_reading_pauses_and_goes_on_where_it_was(line: Line) -> None:
+async def test_reading_pauses_and_resumes_without_loss(line: Line) -> None:
     server = await line.shake_hands()
     server.pause_reading()
     await line.client.send(b"y" * 16_000, b"z" * 16_000)
@@ -215,7 +215,7 @@ async def test_reading_pauses_and_goes_on_where_it_was(line: Line) -> None:
 
 
 @pytest.mark.parametrize("is_established", [False, True])
-async def test_bytes_that_are_no_tls_end_the_connection_without_a_traceback(
+async def test_bytes_other_than_tls_end_the_connection_without_a_traceback(
     line: Line, caplog: pytest.LogCaptureFixture, is_established: bool
 ) -> None:
     if is_established:

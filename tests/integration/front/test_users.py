@@ -13,7 +13,7 @@ from support.front import ADMIN, OPERATOR, VIEWER, Front
 GOOD = "several words of mine"
 
 
-async def test_a_user_is_added_comes_in_is_changed_and_removed_and_all_of_it_is_audited(front: Front) -> None:
+async def test_user_is_added_logs_in_is_changed_and_removed_with_audit_entries(front: Front) -> None:
     users, logins, accounts = front.operate.users, front.operate.logins, front.operate.accounts
     link = await users.add(ADMIN, "anna", Role.VIEWER)
     assert link.token not in repr(link)
@@ -47,7 +47,7 @@ async def test_a_user_is_added_comes_in_is_changed_and_removed_and_all_of_it_is_
 
 @pytest.mark.threat(12)
 @pytest.mark.parametrize("change", ["role", "disabled", "removed", "logged out", "password"])
-async def test_what_changes_a_persons_rights_ends_his_sessions(front: Front, change: str) -> None:
+async def test_change_of_rights_ends_the_sessions_of_the_user(front: Front, change: str) -> None:
     users, logins, accounts = front.operate.users, front.operate.logins, front.operate.accounts
     session = await logins.log_in("operator", front.password("operator"))
     other = await logins.log_in("viewer", front.password("viewer"))
@@ -67,7 +67,7 @@ async def test_what_changes_a_persons_rights_ends_his_sessions(front: Front, cha
     assert await accounts.by_session(other.token) == VIEWER
 
 
-async def test_who_is_disabled_has_neither_login_nor_token_until_he_is_enabled(front: Front) -> None:
+async def test_disabled_user_has_neither_login_nor_token_until_enabled(front: Front) -> None:
     users, logins, accounts = front.operate.users, front.operate.logins, front.operate.accounts
     await users.change(ADMIN, "viewer", 1, is_disabled=True)
     with pytest.raises(Denied) as refused:
@@ -79,7 +79,7 @@ async def test_who_is_disabled_has_neither_login_nor_token_until_he_is_enabled(f
     await logins.log_in("viewer", front.password("viewer"))
 
 
-async def test_a_change_by_somebody_else_meanwhile_is_a_conflict(front: Front) -> None:
+async def test_concurrent_change_by_another_user_is_a_conflict(front: Front) -> None:
     users = front.operate.users
     await users.change(ADMIN, "viewer", 1, role=Role.OPERATOR)
     with pytest.raises(Conflict) as refused:
@@ -88,7 +88,7 @@ async def test_a_change_by_somebody_else_meanwhile_is_a_conflict(front: Front) -
     assert (await users.get(ADMIN, "viewer")).role == "operator"
 
 
-async def test_the_last_administrator_stays_whatever_two_of_them_do_at_once(front: Front) -> None:
+async def test_last_administrator_remains_after_concurrent_changes(front: Front) -> None:
     users = front.operate.users
     for doing in (
         users.change(ADMIN, "admin", 1, role=Role.VIEWER),
@@ -105,7 +105,7 @@ async def test_the_last_administrator_stays_whatever_two_of_them_do_at_once(fron
     assert sum(one.role == "admin" for one in await users.all(ADMIN)) == 1
 
 
-async def test_a_name_is_given_once_and_a_bad_one_never(front: Front) -> None:
+async def test_user_name_is_unique_and_valid(front: Front) -> None:
     with pytest.raises(Conflict) as refused:
         await front.operate.users.add(ADMIN, "viewer", Role.ADMIN)
     assert refused.value.code == "user.exists"
@@ -137,7 +137,7 @@ async def test_a_token_acts_for_its_user_until_it_expires_or_is_revoked(front: F
         await tokens.revoke(ADMIN, lasting.token_id)
 
 
-async def test_an_act_by_a_token_names_person_and_token_in_the_audit(front: Front) -> None:
+async def test_action_by_a_token_names_user_and_token_in_the_audit(front: Front) -> None:
     added = await front.operate.tokens.add(ADMIN, "deploy", Role.ADMIN)
     actor = await front.operate.accounts.by_api_token(added.token)
     assert actor is not None
@@ -147,7 +147,7 @@ async def test_an_act_by_a_token_names_person_and_token_in_the_audit(front: Fron
     assert '"by_token": "deploy"' in str(extra).replace("'", '"')
 
 
-async def test_a_token_beyond_its_users_role_or_of_nobody_or_twice_is_refused(front: Front) -> None:
+async def test_token_beyond_the_role_of_its_user_without_user_or_duplicate_is_rejected(front: Front) -> None:
     tokens = front.operate.tokens
     await tokens.add(ADMIN, "mine", Role.VIEWER)
     for code, doing in (
@@ -192,7 +192,7 @@ async def test_users_and_tokens_over_the_api(front: Front) -> None:
         assert (await client.get("/api/v1/me", headers={"authorization": f"Bearer {token}"})).status_code == 401
 
 
-async def test_an_admin_token_sees_everybodys_sessions_and_ends_its_owners(front: Front) -> None:
+async def test_admin_token_sees_all_sessions_and_ends_those_of_its_owner(front: Front) -> None:
     for name in ("viewer", "admin"):
         await front.operate.logins.log_in(name, front.password(name))
     async with front.client("admin") as admin, front.client("operator") as operator:
@@ -206,7 +206,9 @@ async def test_an_admin_token_sees_everybodys_sessions_and_ends_its_owners(front
 
 @pytest.mark.threat(34)
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
-async def test_a_lesser_token_is_no_means_against_its_owner(front: Front, role: Role) -> None:
+async def test_token_of_a_lower_role_cannot_reach_other_tokens_and_sessions_of_its_owner(
+    front: Front, role: Role
+) -> None:
     """It reads and revokes itself; the owner's other tokens and sessions it neither sees nor ends."""
     session = await front.operate.logins.log_in("admin", front.password("admin"))
     other = await front.operate.tokens.add(ADMIN, "deploy", Role.ADMIN)

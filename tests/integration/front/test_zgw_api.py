@@ -31,7 +31,7 @@ def path_of(shown: dict[str, Any]) -> str:
 
 
 @pytest.mark.req("ZGW-02", "ZGW-13")
-async def test_the_ten_requests_of_vngs_own_tests(zgw: Zgw) -> None:
+async def test_ten_requests_of_the_vng_tests(zgw: Zgw) -> None:
     codes = []
     async with zgw.client() as client:
         await zgw.create("kanaal", {**KANAAL, "naam": "first"})
@@ -177,7 +177,7 @@ async def test_a_kanaal_is_changed_by_clients_that_may_publish_on_it(zgw: Zgw) -
 
 @pytest.mark.req("ZGW-11")
 @pytest.mark.threat(1)
-async def test_a_client_reaches_its_own_abonnementen_alone(zgw: Zgw) -> None:
+async def test_client_reaches_own_abonnementen_only(zgw: Zgw) -> None:
     await zgw.create("kanaal", KANAAL)
     made = await zgw.create("abonnement", zgw.abonnement())
     async with zgw.client("consumer") as other:
@@ -310,7 +310,7 @@ async def test_a_route_sends_a_mail_for_the_notification_that_an_abonnement_gets
 
 
 @pytest.mark.req("DEC-81")
-async def test_an_owner_without_a_client_gets_no_kanaal_by_itself(zgw: Zgw) -> None:
+async def test_owner_without_a_client_gets_no_kanaal_automatically(zgw: Zgw) -> None:
     await zgw.create("kanaal", KANAAL)
     async with zgw.front.client("subscriber") as native:
         body = {

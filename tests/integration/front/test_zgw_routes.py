@@ -44,7 +44,7 @@ async def zgw(front: Front) -> AsyncIterator[Zgw]:
 
 @pytest.mark.req("ZGW-10", "DEC-63")
 @pytest.mark.threat(1)
-async def test_each_route_takes_its_methods_from_clients_with_its_scope_alone(zgw: Zgw) -> None:
+async def test_each_route_requires_its_scope(zgw: Zgw) -> None:
     numbers = itertools.count()
     bodies: dict[str, Any] = {"notificaties": notification(), "kanaal/UUID": KANAAL}
     bodies["abonnement/UUID"] = zgw.abonnement()
@@ -159,7 +159,7 @@ async def test_a_bug_is_answered_in_the_format_without_internals(zgw: Zgw) -> No
     assert line["correlation_id"] in answer.text
 
 
-async def test_a_client_beyond_its_quota_waits_as_told(front: Front) -> None:
+async def test_client_beyond_its_quota_is_told_how_long_to_wait(front: Front) -> None:
     async with open_zgw(front, limits=FrontOptions(items_per_s=1.0, burst_s=2.0)) as zgw, zgw.client() as client:
         await zgw.create("kanaal", KANAAL)
         answers = [await client.post("notificaties", json=notification()) for _ in range(5)]
