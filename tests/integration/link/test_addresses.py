@@ -45,7 +45,7 @@ def swallowing_port() -> Iterator[int]:
         yield listening.getsockname()[1]
 
 
-async def test_the_next_address_is_used_when_one_does_not_answer_and_stays_in_use() -> None:
+async def test_next_address_is_used_when_one_does_not_answer_and_kept() -> None:
     async with link_central() as first, link_central() as second:
         async with client_of(first.url, second.url) as client:
             await client.submit([item("1")])
@@ -62,7 +62,7 @@ async def test_the_next_address_is_used_when_one_does_not_answer_and_stays_in_us
             assert (first.upgrades, second.upgrades) == (0, 2)
 
 
-async def test_an_address_that_swallows_everything_costs_a_moment_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_address_that_drops_packets_causes_one_short_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(addresses, "STAGGER_S", 0.1)
     monkeypatch.setattr(connection, "CONNECT_S", 60)
     with swallowing_port() as port:
@@ -89,7 +89,7 @@ async def test_an_address_that_greets_and_never_answers_is_left_for_the_next(mon
         assert list(central.stored) == ["id-1"]
 
 
-async def test_when_no_address_answers_each_is_told() -> None:
+async def test_error_names_every_address_if_none_answers() -> None:
     urls = [f"http://127.0.0.1:{closed_port()}", f"http://localhost:{closed_port()}"]
     async with client_of(*urls) as client:
         with pytest.raises(Unavailable) as caught:
@@ -99,7 +99,7 @@ async def test_when_no_address_answers_each_is_told() -> None:
     assert "object at" not in caught.value.message, "it is for people"
 
 
-async def test_one_address_that_denies_says_more_than_others_that_are_dead() -> None:
+async def test_denial_by_one_address_is_reported_before_dead_ones() -> None:
     async with link_central() as central:
         central.upgrade_status = 401
         async with client_of(f"http://127.0.0.1:{closed_port()}", central.url) as client:
@@ -145,7 +145,7 @@ async def test_posts_go_to_the_next_address_once_one_has_lost_what_was_sent() ->
         assert (list(first.stored), list(second.stored)) == (["id-1"], ["id-2"])
 
 
-async def test_a_proxy_that_bars_the_way_costs_nothing_where_another_address_answers() -> None:
+async def test_blocking_proxy_causes_no_delay_if_another_address_answers() -> None:
     async with link_central() as barred, link_central() as central, client_of(barred.url, central.url) as client:
         barred.upgrade_status, barred.post_status, central.upgrade_status = 403, 403, 426
         assert isinstance(await client.submit([item("1")]), Ack)
@@ -173,7 +173,7 @@ async def test_the_status_of_a_notification_is_asked_of_the_address_that_answers
 
 
 @pytest.mark.threat(20)
-async def test_an_own_authority_is_trusted_and_no_other(tmp_path: Path) -> None:
+async def test_configured_authority_is_trusted_and_no_other(tmp_path: Path) -> None:
     authority, stranger = trustme.CA(), trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost").configure_cert(context)

@@ -86,7 +86,7 @@ async def line(front: Front) -> AsyncIterator[BadLine]:
 
 
 @pytest.mark.fault(19)
-async def test_on_a_slow_line_batches_shrink_to_what_passes_and_every_row_arrives_once(
+async def test_batches_shrink_on_a_slow_line_and_every_row_arrives_once(
     front: Front, line: BadLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the time of a fiftieth: 50 kB/s with a tenth of a second to pass stand for 8 kbit/s with five."""
@@ -102,7 +102,7 @@ async def test_on_a_slow_line_batches_shrink_to_what_passes_and_every_row_arrive
 
 
 @pytest.mark.fault(19)
-async def test_a_batch_that_stalls_is_given_up_whole_and_comes_again_without_a_second_row(
+async def test_stalled_batch_is_abandoned_and_resent_without_a_second_row(
     front: Front, line: BadLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "ANSWER_S", 0.5)
@@ -140,7 +140,7 @@ async def test_an_ack_lost_on_the_line_after_the_commit_costs_a_resend_and_no_se
 
 
 @pytest.mark.fault(18)
-async def test_a_half_open_line_is_given_up_in_time_and_left_for_a_new_connection(
+async def test_half_open_connection_is_abandoned_in_time_and_replaced(
     front: Front, line: BadLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a batch is under way its answer is missed; while nothing is, the pongs are. Both within half a minute."""
@@ -228,7 +228,7 @@ async def test_central_gone_for_a_day_costs_nothing_but_time(front: Front, tmp_p
     assert sorted(await rows(front)) == sorted(sent)
 
 
-async def test_on_a_slow_line_both_ends_compress_and_on_a_quick_one_neither(
+async def test_both_ends_compress_on_slow_lines_only(
     front: Front, line: BadLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What counts as slow is set so low that any machine is quicker by itself."""

@@ -58,7 +58,7 @@ async def test_an_encoded_body_is_refused_and_never_unpacked(line: Line) -> None
 
 
 @pytest.mark.bad_input(16)
-async def test_a_length_told_in_two_ways_ends_the_connection(line: Line) -> None:
+async def test_contradictory_lengths_end_the_connection(line: Line) -> None:
     """What one proxy takes for a body another takes for the next request: neither is done."""
     body = good(line)
     smuggled = line.head(f"Content-Length: {len(body)}") + good(line, SMUGGLED)
@@ -94,7 +94,7 @@ async def test_a_length_told_in_two_ways_ends_the_connection(line: Line) -> None
 
 @pytest.mark.bad_input(16)
 @pytest.mark.threat(2)
-async def test_a_body_that_does_not_come_is_not_waited_for(hasty: Line) -> None:
+async def test_missing_body_times_out(hasty: Line) -> None:
     body = good(hasty)
     for head in (hasty.head(f"Content-Length: {len(body) + 1}"), hasty.head("Content-Length: 4000000")):
         async with hasty.raw() as raw:
@@ -109,7 +109,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(hasty: Line) -> None:
 
 
 @pytest.mark.bad_input(16)
-async def test_a_body_that_ends_too_early_is_not_taken(line: Line) -> None:
+async def test_truncated_body_is_not_accepted(line: Line) -> None:
     body = good(line)
     for cut in (0, 1, len(body) - 1):
         async with line.raw() as raw:
@@ -123,7 +123,7 @@ async def test_a_body_that_ends_too_early_is_not_taken(line: Line) -> None:
 
 
 @pytest.mark.bad_input(16)
-async def test_a_body_longer_than_it_says_is_no_body_and_the_rest_no_request(line: Line) -> None:
+async def test_body_longer_than_its_length_is_rejected_and_the_rest_is_not_a_request(line: Line) -> None:
     body = good(line)
     async with line.raw() as raw:
         await raw.send(line.head(f"Content-Length: {len(body) - 1}") + body)
@@ -134,7 +134,7 @@ async def test_a_body_longer_than_it_says_is_no_body_and_the_rest_no_request(lin
 
 @pytest.mark.bad_input(16)
 @pytest.mark.threat(2)
-async def test_a_body_too_large_is_refused_at_its_announcement_and_the_line_is_cut(
+async def test_oversized_body_is_rejected_at_its_header_and_the_connection_closed(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_limits, "LINGER_S", 0.3)
@@ -151,7 +151,7 @@ async def test_a_body_too_large_is_refused_at_its_announcement_and_the_line_is_c
 
 @pytest.mark.bad_input(16)
 @pytest.mark.threat(2)
-async def test_a_body_without_end_is_refused_and_the_line_is_cut(line: Line) -> None:
+async def test_endless_body_is_rejected_and_the_connection_closed(line: Line) -> None:
     piece = chunk(b" " * 65_536)
     async with line.raw() as raw:
         await raw.send(line.head(CHUNKED))
@@ -171,7 +171,7 @@ async def test_a_body_without_end_is_refused_and_the_line_is_cut(line: Line) -> 
 
 
 @pytest.mark.threat(2)
-async def test_what_stands_around_a_body_is_bounded_too(line: Line) -> None:
+async def test_chunk_extensions_and_trailers_are_limited_too(line: Line) -> None:
     """Chunks have extensions and trailers, which belong to no body and would be kept for ever."""
     endless = {
         "an extension": (b"1;", b"x" * 65_536),
@@ -190,7 +190,7 @@ async def test_what_stands_around_a_body_is_bounded_too(line: Line) -> None:
 
 
 @pytest.mark.threat(1)
-async def test_a_trailer_is_no_header(line: Line) -> None:
+async def test_trailer_is_not_a_header(line: Line) -> None:
     """Whoever may add a trailer must not become somebody by it."""
     body = good(line)
     nobody = line.head(CHUNKED).replace(line.token.encode(), b"x")

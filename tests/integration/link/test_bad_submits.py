@@ -53,7 +53,7 @@ async def test_the_same_id_with_other_content_is_a_conflict_that_is_audited(line
 @pytest.mark.bad_input(10)
 @pytest.mark.threat(1, 3)
 @pytest.mark.req("DEC-12")
-async def test_the_id_of_another_site_is_a_conflict_that_tells_nothing(line: Line) -> None:
+async def test_id_of_another_site_is_a_conflict_without_details(line: Line) -> None:
     other = (await line.front.operate.sites.add(ADMIN, "plant-8")).token
     theirs = item(line, subject="secret-subject", body="secret-body", list_name="secret-list")
     await results(line, "post", theirs, token=other)
@@ -264,7 +264,7 @@ async def test_a_batch_has_a_limit_and_may_be_empty(line: Line) -> None:
 
 @pytest.mark.bad_input(18)
 @pytest.mark.req("DEC-04", "TBL-12")
-async def test_the_sites_time_may_be_anything_and_orders_nothing(line: Line, clock: ManualClock) -> None:
+async def test_time_of_the_site_may_be_any_text_and_does_not_affect_the_order(line: Line, clock: ManualClock) -> None:
     front = line.front
     await front.centre.add_channel()
     await front.centre.add_list()
@@ -303,7 +303,7 @@ async def test_the_sites_time_may_be_anything_and_orders_nothing(line: Line, clo
 
 @pytest.mark.bad_input(19)
 @pytest.mark.threat(3)
-async def test_fields_that_no_message_has_change_nothing(line: Line, clock: ManualClock) -> None:
+async def test_unknown_fields_change_nothing(line: Line, clock: ManualClock) -> None:
     """A receiver ignores what it does not know, and takes nothing into the row but what an item has."""
     columns = {
         "type": "pager",
@@ -339,7 +339,7 @@ async def test_fields_that_no_message_has_change_nothing(line: Line, clock: Manu
 
 @pytest.mark.bad_input(19)
 @pytest.mark.req("DSP-15", "RES-08")
-async def test_a_type_that_nobody_delivers_parks_with_its_name(line: Line) -> None:
+async def test_type_without_an_adapter_parks_with_its_name(line: Line) -> None:
     await line.front.centre.add_list("duty", type="pager")
     sent = item(line, list_name="duty")
     assert [r.verdict for r in await results(line, "websocket", sent)] == ["accepted"]
@@ -362,7 +362,7 @@ async def test_a_message_of_an_unknown_kind_is_refused_and_the_connection_stays(
         assert isinstance(await receive(websocket), Ack)
 
 
-async def test_what_was_wrong_is_not_echoed_at_length(line: Line) -> None:
+async def test_errors_do_not_repeat_long_input(line: Line) -> None:
     for way in WAYS:
         answer = await line.tell(way, b'{"t":"%s","seq":1,"items":[]}' % (b"x" * 100_000))
         assert isinstance(answer, Refusal)

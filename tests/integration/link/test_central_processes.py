@@ -146,7 +146,7 @@ async def test_central_killed_between_persist_and_ack_loses_nothing_and_the_rese
 
 
 @pytest.mark.req("ING-11", "DEC-06", "ING-07")
-async def test_whichever_node_is_asked_the_notification_reaches_the_one_table(pg_url: str, tmp_path: Path) -> None:
+async def test_notification_reaches_the_shared_table_through_any_node(pg_url: str, tmp_path: Path) -> None:
     async with MailServer() as mail, Cluster(pg_url, tmp_path, mail) as cluster:
         first, second = await cluster.start(), await cluster.start()
         await cluster.furnish("ops")
@@ -169,7 +169,7 @@ async def test_whichever_node_is_asked_the_notification_reaches_the_one_table(pg
 
 
 @pytest.mark.threat(2)
-async def test_callers_never_take_the_files_that_the_store_needs(store_url: str, tmp_path: Path) -> None:
+async def test_connections_never_use_up_the_descriptors_of_the_store(store_url: str, tmp_path: Path) -> None:
     """With a hundred files for everything, two hundred strangers leave room for the site that is there already."""
     few_files = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100)); "
     patient = {"FIELDPOST_FRONT__HEADER_S": "600"}
@@ -200,7 +200,7 @@ async def heard_of(reader: asyncio.StreamReader) -> bytes:
 
 @pytest.mark.bad_input(16)
 @pytest.mark.threat(2)
-async def test_hostile_bodies_cost_central_no_memory_to_speak_of(tmp_path: Path) -> None:
+async def test_hostile_bodies_use_little_memory_of_central(tmp_path: Path) -> None:
     """Each of these would fill hundreds of megabytes in a server that unpacks or collects what it is sent."""
     async with RunningCentral(f"sqlite:///{tmp_path / 'central.db'}", tmp_path / "central") as central:
         token = await add_site(central)

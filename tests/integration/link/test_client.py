@@ -62,12 +62,12 @@ async def test_a_submit_is_answered_by_the_ack_of_its_number(client: LinkClient,
     assert [hello.protocol for hello in central.hellos] == [1]
 
 
-async def test_answers_find_their_questions_when_several_are_under_way(client: LinkClient) -> None:
+async def test_answers_are_matched_to_concurrent_requests(client: LinkClient) -> None:
     await accepted(client, item("0"))
     await asyncio.gather(*(accepted(client, item(str(number))) for number in range(20)))
 
 
-async def test_what_central_grants_is_known_after_the_greeting(central: LinkCentral) -> None:
+async def test_credits_are_known_after_the_greeting(central: LinkCentral) -> None:
     central.greeting = Hello(1, "x", credits=3)
     central.credits = 8
     session = LinkSession()
@@ -107,9 +107,7 @@ async def test_a_connection_that_breaks_before_the_ack_is_lost_and_the_next_one_
     assert central.upgrades == 2
 
 
-async def test_an_answer_that_never_comes_is_not_waited_for_for_ever(
-    central: LinkCentral, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_missing_answer_times_out(central: LinkCentral, monkeypatch: pytest.MonkeyPatch) -> None:
     session = LinkSession()
     central.next.append("silence")
     async with client_of(central.url, session) as client:
@@ -123,7 +121,7 @@ async def test_an_answer_that_never_comes_is_not_waited_for_for_ever(
 
 
 @pytest.mark.fault(18)
-async def test_a_central_that_vanished_while_nothing_was_under_way_is_noticed(
+async def test_vanished_central_is_noticed_on_an_idle_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Half-open: the line swallows everything, both ways, and nobody hangs up."""
@@ -143,7 +141,7 @@ async def test_a_central_that_vanished_while_nothing_was_under_way_is_noticed(
         assert central.upgrades == 2
 
 
-async def test_pings_keep_an_idle_connection(central: LinkCentral, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pings_keep_an_idle_connection_open(central: LinkCentral, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link_connection, "PING_S", 0.02)
     monkeypatch.setattr(link_connection, "SILENCE_S", 1.0)
     async with client_of(central.url) as client:
@@ -157,14 +155,14 @@ async def test_pings_keep_an_idle_connection(central: LinkCentral, monkeypatch: 
     assert central.upgrades == 1
 
 
-async def test_what_a_newer_central_says_is_overheard(client: LinkClient, central: LinkCentral) -> None:
+async def test_unknown_message_of_a_newer_central_is_ignored(client: LinkClient, central: LinkCentral) -> None:
     central.next.append("stray")
     await accepted(client, item("1"))
     assert central.upgrades == 1
 
 
 @pytest.mark.parametrize("status", [200, 400, 403, 404, 426, 501, 502])
-async def test_where_a_proxy_refuses_the_websocket_post_is_used(
+async def test_post_is_used_if_a_proxy_rejects_the_websocket(
     client: LinkClient, central: LinkCentral, status: int
 ) -> None:
     central.upgrade_status = status
@@ -188,7 +186,7 @@ async def test_the_websocket_is_tried_again_after_a_while(
 
 
 @pytest.mark.parametrize(("status", "code"), [(400, "link.invalid"), (413, "link.invalid"), (422, "link.invalid")])
-async def test_a_post_that_central_refuses_for_good_is_a_refusal(
+async def test_post_rejected_permanently_by_central_is_a_rejection(
     client: LinkClient, central: LinkCentral, status: int, code: str
 ) -> None:
     central.upgrade_status, central.post_status = 426, status
@@ -198,7 +196,7 @@ async def test_a_post_that_central_refuses_for_good_is_a_refusal(
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_a_busy_central_says_how_long_to_wait(client: LinkClient, central: LinkCentral, status: int) -> None:
+async def test_busy_central_returns_how_long_to_wait(client: LinkClient, central: LinkCentral, status: int) -> None:
     central.upgrade_status, central.post_status = 426, status
     answer = await client.submit([item()])
     assert isinstance(answer, Refusal)
@@ -225,14 +223,14 @@ async def test_a_central_that_is_busy_at_the_upgrade_is_not_posted_to(
     assert central.posts == 0
 
 
-async def test_a_greeting_that_is_a_refusal_is_passed_on(client: LinkClient, central: LinkCentral) -> None:
+async def test_rejection_in_place_of_a_greeting_is_reported(client: LinkClient, central: LinkCentral) -> None:
     central.greeting = Refusal("link.protocol", "this site is too old")
     with pytest.raises(Unavailable, match="too old") as caught:
         await client.submit([item()])
     assert caught.value.code == "link.protocol"
 
 
-async def test_a_central_that_does_not_greet_is_given_up(central: LinkCentral, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_central_without_a_greeting_is_abandoned(central: LinkCentral, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link_connection, "CONNECT_S", 0.3)
     central.greeting = None
     async with client_of(central.url) as client:

@@ -33,7 +33,7 @@ async def heard_nothing(message: LinkMessage) -> LinkMessage | None:
     raise AssertionError(message)
 
 
-async def test_a_control_connection_is_known_by_its_site_for_as_long_as_it_lasts(front: Front) -> None:
+async def test_control_connection_is_registered_under_its_site_until_it_ends(front: Front) -> None:
     backend: Backend = front.app.state.backend
     async with served(front.app) as url:
         client = ControlClient(lambda: Endpoint(url, front.tokens["site"]), heard_nothing, SystemClock(), Random(1))
@@ -52,7 +52,7 @@ async def test_a_control_connection_is_known_by_its_site_for_as_long_as_it_lasts
             await link.send(Refusal("x", "y"))
 
 
-async def test_what_central_says_is_handled_and_answered_and_a_mistake_costs_only_its_answer(front: Front) -> None:
+async def test_requests_of_central_are_answered_and_an_error_affects_only_its_answer(front: Front) -> None:
     heard: list[LinkMessage] = []
 
     async def handle(message: LinkMessage) -> LinkMessage | None:
@@ -97,7 +97,7 @@ async def test_a_control_connection_that_ends_is_opened_again_at_any_of_the_addr
             assert not first.control_sockets, "the one that worked comes first"
 
 
-async def test_trouble_with_the_control_connection_is_told_once_of_a_kind() -> None:
+async def test_problems_of_the_control_connection_are_logged_once_per_kind() -> None:
     async with link_central() as central:
         central.upgrade_status = 401
         client = ControlClient(
@@ -144,7 +144,7 @@ async def test_a_rotated_token_is_noticed_without_a_restart_on_both_connections(
 
 @pytest.mark.dec("DEC-26")
 @pytest.mark.threat(2)
-async def test_a_site_in_debt_for_its_data_is_still_heard_on_its_control_connection(front: Front) -> None:
+async def test_site_over_its_data_rate_can_still_use_its_control_connection(front: Front) -> None:
     options = FrontOptions(items_per_s=1, burst_s=1)
     app = create_app(front.operate, front.watch, front.centre.ingest, front.commands, options)
     async with served(app) as url, aiohttp.ClientSession(base_url=url) as http:

@@ -47,7 +47,7 @@ async def test_values_are_charged_as_items(front: Front, caplog: pytest.LogCaptu
 
 
 @pytest.mark.parametrize("is_reset", [True, False], ids=["reset", "closed"])
-async def test_a_sender_that_leaves_takes_its_messages_with_it(
+async def test_messages_of_a_disconnected_sender_are_dropped(
     front: Front, caplog: pytest.LogCaptureFixture, is_reset: bool
 ) -> None:
     """Forty messages of a site in debt, one second each: without the sender none of them is worth a second."""
@@ -65,7 +65,7 @@ async def test_a_sender_that_leaves_takes_its_messages_with_it(
         line.token = (await front.operate.sites.add(ADMIN, "plant-8")).token
 
 
-async def test_messages_that_wait_are_bounded(line: Line) -> None:
+async def test_waiting_messages_are_limited(line: Line) -> None:
     content = encode(Submit(1, ()))
     with capture_logs() as logs:
         async with opened(line) as raw:

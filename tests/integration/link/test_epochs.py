@@ -79,7 +79,7 @@ async def test_standby_gets_the_next_epoch_of_its_parity_after_the_lease(
 
 
 @BOTH_WAYS
-async def test_epoch_that_is_given_back_is_granted_at_once(front: Front, way: Way) -> None:
+async def test_released_epoch_is_granted_at_once(front: Front, way: Way) -> None:
     first, second = await pair_tokens(front)
     async with served(front.app) as url, link_node(url, first, way) as one, link_node(url, second, way) as two:
         await one.ask(known=1)

@@ -99,7 +99,7 @@ async def close_code(raw: Raw) -> int | None:
 
 
 @pytest.mark.threat(2)
-async def test_a_head_that_does_not_come_is_not_waited_for(hasty: Line) -> None:
+async def test_missing_head_times_out(hasty: Line) -> None:
     head = hasty.head("Content-Length: 2")
     async with hasty.raw() as silent, hasty.raw() as half, hasty.raw() as slow, hasty.raw() as empty:
         await half.send(head[:50])
@@ -113,7 +113,7 @@ async def test_a_head_that_does_not_come_is_not_waited_for(hasty: Line) -> None:
 
 
 @pytest.mark.threat(2)
-async def test_between_two_requests_nobody_may_linger(hasty: Line) -> None:
+async def test_idle_connection_between_requests_is_closed(hasty: Line) -> None:
     content = submit_of()
     request = hasty.head(f"Content-Length: {len(content)}") + content
     async with hasty.raw() as raw:
@@ -162,7 +162,7 @@ async def test_a_head_without_end_is_cut_off(line: Line) -> None:
 
 
 @pytest.mark.threat(2)
-async def test_an_upgrade_with_a_long_header_is_refused_and_no_bug(line: Line) -> None:
+async def test_upgrade_with_a_long_header_is_rejected_without_a_bug(line: Line) -> None:
     upgrade = ["Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"]
     wrong = {
         "a long header": [*upgrade, "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==", "X-Long: " + "x" * 10_000],
@@ -203,7 +203,7 @@ async def test_a_frame_that_drips_ends_its_connection_and_a_slow_one_arrives(has
     assert await hasty.rows() == (1, 1)
 
 
-async def test_a_peer_in_the_middle_of_a_long_frame_need_not_answer_pings(
+async def test_peer_need_not_answer_pings_during_a_long_frame(
     front: Front, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a slow line one frame takes longer than a ping may."""
@@ -226,7 +226,7 @@ async def test_a_peer_in_the_middle_of_a_long_frame_need_not_answer_pings(
 
 
 @pytest.mark.threat(2)
-async def test_a_message_in_very_many_parts_is_bounded(line: Line) -> None:
+async def test_number_of_frames_of_a_message_is_limited(line: Line) -> None:
     much = os.urandom(1024 * 1024)
     async with opened(line) as raw:
         await raw.send(frame(much, BINARY))
@@ -244,7 +244,7 @@ async def test_a_message_in_very_many_parts_is_bounded(line: Line) -> None:
 
 
 @pytest.mark.threat(2)
-async def test_many_messages_in_a_row_are_no_long_message(line: Line) -> None:
+async def test_consecutive_messages_do_not_count_as_one_long_message(line: Line) -> None:
     """Each begins in the same piece of data in which the one before ends."""
     items = [line.front.centre.item(body="x" * 250_000) for _ in range(4)]
     stream = b"".join(frame(submit_of(*items, seq=seq)) for seq in range(12))
@@ -258,7 +258,7 @@ async def test_many_messages_in_a_row_are_no_long_message(line: Line) -> None:
 
 @pytest.mark.bad_input(16)
 @pytest.mark.threat(2)
-async def test_a_frame_compressed_by_a_rule_of_its_own_ends_its_connection_unread(line: Line) -> None:
+async def test_frame_with_unnegotiated_compression_ends_its_connection_unread(line: Line) -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, -12)
     bomb = packer.compress(bytes(64 * 1024 * 1024)) + packer.flush(zlib.Z_SYNC_FLUSH)
     async with opened(line, None, "Sec-WebSocket-Extensions: permessage-deflate") as raw:
@@ -268,7 +268,7 @@ async def test_a_frame_compressed_by_a_rule_of_its_own_ends_its_connection_unrea
 
 
 @pytest.mark.threat(2)
-async def test_requests_that_wait_for_no_answer_are_bounded(line: Line) -> None:
+async def test_pipelined_requests_are_limited(line: Line) -> None:
     request = line.head(path="/healthz", method="GET")
     async with line.raw() as raw:
         await raw.send(request * 5)
@@ -281,9 +281,7 @@ async def test_requests_that_wait_for_no_answer_are_bounded(line: Line) -> None:
 
 
 @pytest.mark.threat(2)
-async def test_connections_are_bounded_and_those_that_end_make_room(
-    front: Front, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_connections_are_limited_and_ended_ones_make_room(front: Front, caplog: pytest.LogCaptureFixture) -> None:
     async with serving(front, caplog, FrontOptions(connections_max=6)) as line:
         async with opened(line), AsyncExitStack() as stack:
             for _ in range(5):
@@ -342,7 +340,7 @@ async def has_room(line: Line, count: int) -> bool:
 
 
 @pytest.mark.threat(2)
-async def test_a_sites_connections_are_bounded_and_no_others(front: Front, caplog: pytest.LogCaptureFixture) -> None:
+async def test_connections_are_limited_per_site(front: Front, caplog: pytest.LogCaptureFixture) -> None:
     other = (await front.operate.sites.add(ADMIN, "plant-8")).token
     content = submit_of()
     async with serving(front, caplog, FrontOptions(connections_per_site=2)) as line, AsyncExitStack() as stack:
@@ -372,7 +370,7 @@ async def test_a_sites_connections_are_bounded_and_no_others(front: Front, caplo
 
 
 @pytest.mark.threat(2)
-async def test_a_site_that_sends_more_than_its_share_is_put_off_and_no_other(
+async def test_site_over_its_rate_is_deferred_and_no_other(
     front: Front, caplog: pytest.LogCaptureFixture, clock: ManualClock
 ) -> None:
     other = (await front.operate.sites.add(ADMIN, "plant-8")).token
@@ -401,7 +399,7 @@ async def test_a_site_that_sends_more_than_its_share_is_put_off_and_no_other(
 
 
 @pytest.mark.threat(2)
-async def test_bytes_are_counted_whatever_they_say(
+async def test_bytes_of_invalid_messages_count_too(
     front: Front, caplog: pytest.LogCaptureFixture, clock: ManualClock
 ) -> None:
     options = FrontOptions(bytes_per_s=1000, burst_s=10)

@@ -143,7 +143,7 @@ async def test_the_ack_waits_for_the_commit(line: Line) -> None:
 
 
 @pytest.mark.req("DEC-02")
-async def test_what_the_store_commits_is_synced(line: Line) -> None:
+async def test_commits_of_the_store_are_synced(line: Line) -> None:
     asked = "show synchronous_commit" if line.front.centre.is_postgresql else "pragma synchronous"
 
     def ask(conn: Connection) -> str:
@@ -153,7 +153,7 @@ async def test_what_the_store_commits_is_synced(line: Line) -> None:
 
 
 @pytest.mark.req("ING-03", "ING-05", "DEC-12", "DEC-13", "SF-08")
-async def test_without_a_commit_the_site_is_told_why_and_keeps_it_until_there_is_one(
+async def test_without_a_commit_the_site_gets_the_reason_and_keeps_the_message(
     line: Line, tmp_path: Path, clock: ManualClock
 ) -> None:
     """Beside what can never be taken (DEC-12) only trouble of the store is no ack; it costs the site nothing."""
@@ -174,9 +174,7 @@ async def test_without_a_commit_the_site_is_told_why_and_keeps_it_until_there_is
 
 
 @pytest.mark.req("ING-04", "ING-06", "ING-08", "DEC-12")
-async def test_whether_it_was_new_or_stood_already_the_site_clears_it(
-    line: Line, tmp_path: Path, clock: ManualClock
-) -> None:
+async def test_site_clears_new_and_duplicate_notifications(line: Line, tmp_path: Path, clock: ManualClock) -> None:
     """The caller need not care what the insert came to; only other content under the id is another matter."""
     async with forwarding(line, tmp_path / "site", clock) as (site, forwarder):
         new = site.notify.to("ops").send("new", "body")
@@ -197,7 +195,7 @@ async def test_whether_it_was_new_or_stood_already_the_site_clears_it(
 
 
 @pytest.mark.req("ING-10", "ING-01")
-async def test_each_answer_goes_to_whoever_asked_however_many_ask_at_once(line: Line) -> None:
+async def test_concurrent_requests_get_their_own_answers(line: Line) -> None:
     tokens = [(await line.front.operate.sites.add(ADMIN, f"plant-{number}")).token for number in range(10, 16)]
 
     async def converse(number: int, token: str) -> None:
@@ -221,7 +219,7 @@ async def test_each_answer_goes_to_whoever_asked_however_many_ask_at_once(line: 
 
 
 @pytest.mark.req("ING-09")
-async def test_a_persist_that_fails_touches_no_other_and_none_leaves_anything_open(front: Front) -> None:
+async def test_failed_persist_affects_no_other_and_leaves_nothing_open(front: Front) -> None:
     """Each submit is a transaction of its own, also where many share one sync of the disk."""
     centre = front.centre
     if centre.is_postgresql:

@@ -89,7 +89,7 @@ async def test_conflicts_are_logged_with_their_ids_and_site(line: Line) -> None:
 
 @pytest.mark.threat(3)
 @pytest.mark.req("DEC-33")
-async def test_a_revoked_token_opens_nothing_and_no_other_site_notices(line: Line, other: str) -> None:
+async def test_revoked_token_is_rejected_everywhere_and_other_sites_are_unaffected(line: Line, other: str) -> None:
     mine = line.front.centre.item()
     await verdicts(line, submit_of(mine))
     async with line.websocket() as open_one, line.websocket(other) as theirs:
@@ -111,7 +111,7 @@ async def test_a_revoked_token_opens_nothing_and_no_other_site_notices(line: Lin
 
 
 @pytest.mark.threat(1)
-async def test_whose_a_connection_is_does_not_change_with_what_is_said_on_it(line: Line, other: str) -> None:
+async def test_site_of_a_connection_cannot_be_changed_by_messages_or_headers(line: Line, other: str) -> None:
     """Neither a name in the message, nor another's token in a header that is not Authorization, makes anybody else."""
     sent = line.front.centre.item()
     more = {"X-Site": "plant-8", "X-Authorization": f"Bearer {other}", "Cookie": f"token={other}"}

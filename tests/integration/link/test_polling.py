@@ -63,7 +63,7 @@ def client_of(front: Front, url: str, handler: Callable[[LinkMessage], object]) 
     return ControlClient(lambda: endpoint, handle, SystemClock(), Random(1), interval_s=0.05)
 
 
-async def test_without_websockets_both_ends_speak_all_the_same(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_both_ends_communicate_without_websockets(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[LinkMessage] = []
 
     def handler(message: LinkMessage) -> LinkMessage | None:
@@ -95,7 +95,7 @@ async def test_without_websockets_both_ends_speak_all_the_same(front: Front, mon
 
 
 @pytest.mark.req("TEL-04")
-async def test_a_site_that_begins_anew_before_its_silence_was_noticed_is_asked_at_once_what_it_has(
+async def test_site_that_reconnects_before_its_timeout_is_reconciled_at_once(
     front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Telemetry begins where central's first question ends; without one it would begin at the next, minutes later."""
@@ -120,7 +120,7 @@ async def test_a_site_that_begins_anew_before_its_silence_was_noticed_is_asked_a
         await asyncio.gather(link.task, return_exceptions=True)
 
 
-async def test_what_waits_for_a_site_that_asks_is_bounded(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_queue_for_a_polling_site_is_limited(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polling, "POLL_S", 3600)
     monkeypatch.setattr(connections, "SILENCE_S", 3600)
     backend = front.app.state.backend
@@ -152,7 +152,7 @@ async def test_a_websocket_is_tried_again_after_a_while(front: Front, monkeypatc
 
 
 @pytest.mark.threat(1)
-async def test_nobody_is_heard_by_post_without_a_sites_token(front: Front) -> None:
+async def test_post_requires_a_site_token(front: Front) -> None:
     async with served(front.app) as url, aiohttp.ClientSession() as http:
         for headers in ({}, {"Authorization": f"Bearer {front.tokens['viewer']}"}):
             async with http.post(f"{url}/link/v1/control", data=b'{"t":"hello"}', headers=headers) as answer:

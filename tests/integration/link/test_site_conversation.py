@@ -109,7 +109,7 @@ def acts(calls: Calls, message_id: str, kind: str) -> int:
 
 
 @pytest.mark.req("TEL-01", "TRK-12")
-async def test_every_transition_at_a_site_is_told_over_the_line(front: Front, central: str, calls: Calls) -> None:
+async def test_every_transition_at_a_site_is_reported_over_the_link(front: Front, central: str, calls: Calls) -> None:
     before = calls.issue()
     async with agent(calls, central, front.tokens["site"]):
         await mirrored(front, before, "pending")
@@ -138,9 +138,7 @@ async def test_a_cleanly_stopped_agent_is_shown_as_stopped_at_once_on_every_page
 
 
 @pytest.mark.req("TEL-03", "TEL-04", "DEC-06")
-async def test_every_transition_is_learned_by_asking_alone_when_telemetry_is_off(
-    front: Front, central: str, calls: Calls
-) -> None:
+async def test_every_transition_is_reconciled_when_telemetry_is_off(front: Front, central: str, calls: Calls) -> None:
     async with agent(calls, central, front.tokens["site"], QUIET):
         for call_id, status in changes_of(calls):
             # The interval is over.
@@ -170,7 +168,7 @@ async def test_an_operators_retry_of_a_parked_call_shows_retrying_in_the_mirror(
 
 
 @pytest.mark.req("DEC-27")
-async def test_an_intent_given_while_the_site_is_away_waits_and_is_applied_once_when_it_returns(
+async def test_intent_for_an_offline_site_waits_and_is_applied_once_when_it_returns(
     front: Front, central: str, calls: Calls
 ) -> None:
     one, two = calls.parked(), calls.parked()
@@ -187,7 +185,7 @@ async def test_an_intent_given_while_the_site_is_away_waits_and_is_applied_once_
 
 
 @pytest.mark.req("DEC-27")
-async def test_a_command_whose_answer_was_lost_is_sent_again_and_acts_once(
+async def test_command_whose_answer_was_lost_is_sent_again_and_applied_once(
     front: Front, central: str, calls: Calls
 ) -> None:
     one = calls.parked()
@@ -208,7 +206,7 @@ async def test_a_command_whose_answer_was_lost_is_sent_again_and_acts_once(
 
 
 @pytest.mark.req("TEL-06")
-async def test_central_looks_into_a_site_over_the_line(front: Front, central: str, calls: Calls) -> None:
+async def test_central_queries_a_site_over_the_link(front: Front, central: str, calls: Calls) -> None:
     one = calls.parked()
     async with agent(calls, central, front.tokens["site"]):
         (parked,) = await front.operate.intents.create(OPERATOR, SITE, IntentKind.LIST_PARKED)
@@ -221,7 +219,7 @@ async def test_central_looks_into_a_site_over_the_line(front: Front, central: st
     assert [[row.get("call_id") or row["message_id"] for row in found] for found in rows] == [[one], [one], []]
 
 
-async def test_reading_anew_is_done_on_an_operators_word(front: Front, central: str, calls: Calls) -> None:
+async def test_operator_can_request_a_new_reading(front: Front, central: str, calls: Calls) -> None:
     one = calls.issue()
     async with agent(calls, central, front.tokens["site"], QUIET):
         await mirrored(front, one, "pending")
@@ -251,9 +249,7 @@ async def _is(look: Callable[[], Any], value: object) -> bool:
     return bool(await look() == value)
 
 
-async def test_a_site_that_answers_nothing_does_not_keep_central_from_the_others(
-    front: Front, central: str, calls: Calls
-) -> None:
+async def test_silent_site_does_not_block_the_others(front: Front, central: str, calls: Calls) -> None:
     one = calls.parked()
     dead = (await front.operate.sites.add(ADMIN, "dead")).token
     (ignored,) = await front.operate.intents.create(OPERATOR, "dead", IntentKind.LIST_PARKED)
@@ -268,7 +264,7 @@ async def test_a_site_that_answers_nothing_does_not_keep_central_from_the_others
 
 
 @pytest.mark.req("DEC-27")
-async def test_an_intent_outlives_a_restart_of_central_and_is_applied_once(
+async def test_intent_survives_a_restart_of_central_and_is_applied_once(
     sqlite_url: str, tmp_path: Path, calls: Calls
 ) -> None:
     """Central is killed after the intent was given, and again after it was sent."""

@@ -101,7 +101,7 @@ async def ask(http: HttpClient, url: str, **changes: Any) -> HttpAnswer:
 
 
 @pytest.mark.dec("DEC-35")
-async def test_a_request_goes_to_the_judged_address_under_its_own_name(served: Web) -> None:
+async def test_request_goes_to_the_checked_address_under_its_host_name(served: Web) -> None:
     answer = await ask(client(), f"http://hook.example:{served.port}/x")
     assert (answer.status, answer.is_whole) == (200, True)
     assert served.seen == [(PUBLIC, "/x")]
@@ -141,7 +141,7 @@ async def test_one_denied_address_among_the_answers_blocks_all(served: Web, answ
     assert served.seen == []
 
 
-async def test_a_name_that_changes_its_mind_between_look_and_connect_gains_nothing(served: Web) -> None:
+async def test_name_is_resolved_once_for_check_and_connection(served: Web) -> None:
     names = Names([PUBLIC], [PRIVATE])
     http = client(names)
     answer = await http.request(
@@ -167,14 +167,14 @@ async def test_proxy_variables_are_not_read(served: Web, monkeypatch: pytest.Mon
     assert served.seen == [(PUBLIC, "/x")]
 
 
-async def test_no_more_is_read_than_wanted_and_nothing_is_unpacked(served: Web) -> None:
+async def test_reading_is_limited_and_nothing_is_unpacked(served: Web) -> None:
     answer = await ask(client(), f"http://hook.example:{served.port}/long")
     assert (answer.status, len(answer.body), answer.is_whole) == (200, 64 * 1024, False)
     answer = await ask(client(), f"http://hook.example:{served.port}/bomb", answer_bytes_max=1000)
     assert (len(answer.body), answer.body[:2]) == (1000, b"\x1f\x8b")
 
 
-async def test_the_deadline_is_one_for_all(served: Web) -> None:
+async def test_one_deadline_covers_the_whole_request(served: Web) -> None:
     # The request must be on its way before the time is up.
     async with asyncio.timeout(30):
         with pytest.raises(NoAnswer, match=r"no answer within 1\.5 s") as caught:
@@ -182,18 +182,18 @@ async def test_the_deadline_is_one_for_all(served: Web) -> None:
     assert caught.value.is_sent
 
 
-async def test_a_body_that_drips_is_cut_at_the_deadline_and_the_status_counts(served: Web) -> None:
+async def test_dripping_body_is_cut_off_at_the_deadline_and_the_status_counts(served: Web) -> None:
     async with asyncio.timeout(30):
         answer = await ask(client(), f"http://hook.example:{served.port}/drip", timeout_s=1.5)
     assert (answer.status, answer.is_whole, set(answer.body)) == (200, False, {ord("x")})
 
 
-async def test_a_body_that_breaks_off_does_not_undo_the_status(served: Web) -> None:
+async def test_truncated_body_does_not_change_the_status(served: Web) -> None:
     answer = await ask(client(), f"http://hook.example:{served.port}/cut")
     assert (answer.status, answer.body, answer.is_whole) == (200, b"half", False)
 
 
-async def test_nobody_there_is_told_as_not_sent() -> None:
+async def test_refused_connection_is_reported_as_not_sent() -> None:
     with pytest.raises(NoAnswer) as caught:
         await ask(client(), "http://hook.example:1/".replace(":1/", ":1024/"))
     assert not caught.value.is_sent

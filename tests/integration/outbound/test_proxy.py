@@ -57,7 +57,7 @@ async def test_requests_and_tokens_go_through_the_proxy_which_resolves_names(pro
     await outbound.close()
 
 
-async def test_literal_addresses_are_checked_as_before_and_the_proxy_sees_nothing_of_denied_ones(
+async def test_literal_addresses_are_checked_and_denied_ones_never_reach_the_proxy(
     proxy: Tinyproxy,
 ) -> None:
     outbound = Outbound(OutboundOptions(**proxy.options), resolve=never)
@@ -72,9 +72,7 @@ async def test_literal_addresses_are_checked_as_before_and_the_proxy_sees_nothin
     await outbound.close()
 
 
-async def test_a_failure_of_the_proxy_is_ours_and_one_behind_it_is_the_receivers(
-    proxy: Tinyproxy, tmp_path: Path
-) -> None:
+async def test_failures_of_the_proxy_and_of_the_receiver_are_distinguished(proxy: Tinyproxy, tmp_path: Path) -> None:
     wrong = tmp_path / "password"
     wrong.write_text("canary-of-another-proxy")
     closed = free_port()
@@ -127,7 +125,7 @@ async def test_variables_of_the_environment_are_not_read(monkeypatch: pytest.Mon
 
 
 @pytest.mark.dec("DEC-34")
-def test_the_password_is_in_no_setting_and_prints_itself_nowhere(proxy: Tinyproxy) -> None:
+def test_proxy_password_is_in_no_setting_and_never_printed(proxy: Tinyproxy) -> None:
     options = OutboundOptions(**proxy.options)
     found = options.proxy_server()
     assert found is not None

@@ -97,9 +97,7 @@ async def test_late_answer_is_used(names: NameServer) -> None:
     assert names.asked == {"silent.example": 1}
 
 
-async def test_names_known_as_silent_take_no_place_from_others(
-    names: NameServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_silent_names_do_not_use_up_lookups_of_others(names: NameServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolver, "HUNG_MAX", 2)
     monkeypatch.setattr(resolver, "LOOKUPS_MAX", 1)
     resolve = SystemResolver(0.5, look_up=names)
@@ -113,7 +111,7 @@ async def test_names_known_as_silent_take_no_place_from_others(
     assert sum(names.asked[f"silent{number}.example"] for number in range(20)) == 2
 
 
-async def test_name_that_fails_after_a_long_time_is_a_suspect_until_it_is_answered() -> None:
+async def test_slow_failing_name_is_suspect_until_it_is_answered() -> None:
     """The system may give up before our deadline."""
     answers: list[Sequence[str]] = [[], ["192.0.2.1"]]
 

@@ -318,7 +318,7 @@ def test_payload_keeps_its_text_on_every_database(kind: Kind) -> None:
         (sqlite3.connect(":memory:").cursor(), "pass the connection, not a cursor"),
     ],
 )
-def test_object_that_is_no_connection_gets_advice(connection: Any, advice: str) -> None:
+def test_invalid_connection_is_rejected_with_advice(connection: Any, advice: str) -> None:
     with pytest.raises(InvalidInput, match=advice) as raised:
         Outbox.add(connection, *DOWN)
     assert (raised.value.code, raised.value.field) == ("outbox.connection", "connection")

@@ -89,7 +89,7 @@ async def test_poison_rows_are_named_by_code_with_advice(app: AppDatabase, relay
     assert f"1 row is of type orders.created without a template (such as {missing})" in found["templates"]
 
 
-async def test_tables_that_are_not_as_they_should_be_are_named(app: AppDatabase, relaying: Relaying) -> None:
+async def test_incomplete_tables_are_named(app: AppDatabase, relaying: Relaying) -> None:
     on = " on event_outbox" if app.kind is OutboxDatabase.MARIADB else ""
     app.execute(f"drop index ix_event_outbox_status{on}")
     app.execute(f"drop index ix_event_outbox_sent{on}")

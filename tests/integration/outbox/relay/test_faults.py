@@ -152,9 +152,7 @@ async def test_a_frozen_process_that_thaws_publishes_nothing_twice(
 
 
 @pytest.mark.dec("DEC-03")
-async def test_a_relay_frozen_inside_a_transaction_keeps_no_row_from_the_others(
-    app: AppDatabase, relaying: Relaying
-) -> None:
+async def test_relay_frozen_inside_a_transaction_blocks_no_row(app: AppDatabase, relaying: Relaying) -> None:
     if app.kind is OutboxDatabase.SQLITE:
         pytest.skip("SQLite has one writer at a time")
     [event_id] = app.add()
@@ -185,7 +183,7 @@ async def test_a_relay_frozen_inside_a_transaction_keeps_no_row_from_the_others(
         await frozen
 
 
-async def test_a_transaction_held_open_delays_nobody_and_is_published_when_it_commits_late(
+async def test_open_transaction_delays_no_other_and_is_published_after_its_commit(
     app: AppDatabase, relaying: Relaying
 ) -> None:
     if app.kind is OutboxDatabase.SQLITE:
@@ -216,9 +214,7 @@ async def test_a_rolled_back_row_is_never_published(app: AppDatabase, relaying: 
 
 @pytest.mark.fault(25, 26)
 @pytest.mark.dec("DEC-04")
-async def test_the_database_decides_on_leases_and_due_times_whatever_the_relay_s_clock_says(
-    app: AppDatabase, relaying: Relaying
-) -> None:
+async def test_leases_and_due_times_use_the_clock_of_the_database(app: AppDatabase, relaying: Relaying) -> None:
     class WrongClock(SystemClock):
         def __init__(self, hours: int) -> None:
             self.offset = timedelta(hours=hours)
@@ -305,7 +301,7 @@ async def test_rows_of_a_claim_whose_answer_was_lost_do_not_wait_for_their_lease
 
 @pytest.mark.fault(30)
 @pytest.mark.parametrize("state", ["40P01", "40001", "57014", "55P03", "53200"])
-async def test_a_transient_error_of_postgresql_is_tried_again_and_never_an_attempt_of_the_row(
+async def test_transient_error_of_postgresql_is_retried_and_never_counts_as_an_attempt(
     empty_pg_url: str, sqlite_url: str, tmp_path: Path, state: str
 ) -> None:
     app = AppDatabase(empty_pg_url)

@@ -31,7 +31,7 @@ async def test_rows_of_a_key_reach_central_in_their_order_with_several_relays(
 
 
 @pytest.mark.dec("DEC-55", "DEC-84")
-async def test_a_claim_takes_the_first_row_of_each_key_and_no_other(app: AppDatabase, relaying: Relaying) -> None:
+async def test_claim_takes_only_the_first_row_of_each_key(app: AppDatabase, relaying: Relaying) -> None:
     first = app.add(order_key="a") + app.add(order_key="b")
     app.add(2, order_key="a")
     free = app.add(2)

@@ -83,7 +83,7 @@ async def test_a_row_is_not_published_before_its_time(app: AppDatabase, relaying
     assert await relaying.events() == [now]
 
 
-async def test_a_large_payload_is_published_in_a_request_of_its_own(app: AppDatabase, relaying: Relaying) -> None:
+async def test_large_payload_is_published_in_a_separate_request(app: AppDatabase, relaying: Relaying) -> None:
     large = json.dumps({"text": "x" * 250_000})
     ids = [*app.add(20, payload=large), *app.add(5)]
     async with relaying.running():
