@@ -60,7 +60,7 @@ async def agent_of(folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
         await agent.communicate()
 
 
-async def test_an_agent_forwards_what_scripts_send_while_it_runs_and_stops_on_sigterm(
+async def test_agent_forwards_messages_of_scripts_and_stops_on_sigterm(
     site: Site, folder: Path, central: LinkCentral
 ) -> None:
     before = site.notify.to("ops").send("before", "b")
@@ -77,7 +77,7 @@ async def test_an_agent_forwards_what_scripts_send_while_it_runs_and_stops_on_si
     assert "Traceback" not in log.decode()
 
 
-async def test_a_second_agent_of_the_same_folder_is_refused_in_clear_words(
+async def test_second_agent_of_the_same_folder_is_rejected_with_a_clear_error(
     site: Site, folder: Path, central: LinkCentral
 ) -> None:
     sent = site.notify.to("ops").send("s", "b")
@@ -90,7 +90,7 @@ async def test_a_second_agent_of_the_same_folder_is_refused_in_clear_words(
     assert f"another agent is running for {folder} (process {first.pid})" in log.decode()
 
 
-def test_the_lock_of_a_dead_agent_holds_nobody_up(tmp_path: Path) -> None:
+def test_lock_of_a_dead_agent_does_not_block(tmp_path: Path) -> None:
     with AgentLock(tmp_path), pytest.raises(Conflict), AgentLock(tmp_path):
         pass
     assert running_agent(tmp_path) is None
@@ -99,7 +99,7 @@ def test_the_lock_of_a_dead_agent_holds_nobody_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a lock is nobody's with others there")
-async def test_whoever_looks_for_an_agent_is_taken_for_none_and_keeps_none_from_starting(tmp_path: Path) -> None:
+async def test_check_for_an_agent_is_not_mistaken_for_one_and_does_not_block_its_start(tmp_path: Path) -> None:
     import fcntl
 
     def start() -> str | None:
@@ -117,9 +117,7 @@ async def test_whoever_looks_for_an_agent_is_taken_for_none_and_keeps_none_from_
 
 @pytest.mark.fault(1)
 @pytest.mark.req("SF-07", "DEC-01")
-async def test_an_agent_killed_again_and_again_forwards_every_id_and_central_has_each_once(
-    site: Site, folder: Path, central: LinkCentral
-) -> None:
+async def test_repeatedly_killed_agent_forwards_every_id_once(site: Site, folder: Path, central: LinkCentral) -> None:
     ids = [site.notify.to("ops").send(f"n{number}", "b") for number in range(400)]
     central.credits = 40
     for goal in (1, 60, 150, 300):
@@ -137,7 +135,7 @@ async def test_an_agent_killed_again_and_again_forwards_every_id_and_central_has
     assert ids_in(folder / "buffer.db") == set()
 
 
-async def test_an_agent_whose_token_is_denied_says_so_and_keeps_trying(
+async def test_agent_with_a_denied_token_reports_it_and_keeps_trying(
     site: Site, folder: Path, central: LinkCentral
 ) -> None:
     with (folder / "site.toml").open("a") as settings:
@@ -189,7 +187,7 @@ async def test_an_agent_that_starts_on_a_full_disk_forwards_what_is_buffered(
         assert ids_in(folder / "buffer.db") == set()
 
 
-def test_a_lock_that_cannot_be_made_is_told_by_its_file(tmp_path: Path) -> None:
+def test_lock_that_cannot_be_created_is_reported_with_its_file(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=r"cannot open .* for writing") as caught, AgentLock(tmp_path / "nowhere"):
         pass
     assert caught.value.code == "agent.no_lock"

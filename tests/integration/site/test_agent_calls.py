@@ -75,7 +75,7 @@ def query(url: str, sql: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.req("SF-04", "SF-06", "SF-09", "SF-10", "SF-17", "TRK-07")
-def test_what_was_down_for_too_long_parks_and_arrives_once_when_an_operator_retries_it(
+def test_call_to_a_system_down_for_too_long_parks_and_arrives_once_on_retry(
     folder: Path, pg_server: PostgresServer
 ) -> None:
     query(pg_server.url(), TABLE)
@@ -132,7 +132,7 @@ def test_a_definition_that_is_removed_leaves_its_calls_parked_and_manageable(fol
         assert [request.path for request in server.requests] == ["/kept", "/given-up", "/kept"]
 
 
-def test_the_doctor_tells_of_an_authority_that_cannot_be_read(folder: Path) -> None:
+def test_doctor_reports_an_unreadable_authority(folder: Path) -> None:
     settings = (folder / "site.toml").read_text()
     (folder / "site.toml").write_text(settings.replace("[central]\n", '[central]\nca_file = "ca.pem"\n'))
 
@@ -145,7 +145,7 @@ def test_the_doctor_tells_of_an_authority_that_cannot_be_read(folder: Path) -> N
     assert authority().verdict is CheckVerdict.OK
 
 
-def test_a_definition_that_lacks_its_secret_is_told_by_agent_and_doctor_and_holds_up_nothing_else(folder: Path) -> None:
+def test_definition_without_its_secret_is_reported_and_delays_nothing_else(folder: Path) -> None:
     with HttpServerThread() as server:
         tries = "retry_interval_s = 0.1\nretries_max = 0\n"
         define(

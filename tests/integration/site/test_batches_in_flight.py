@@ -104,7 +104,7 @@ async def begin(forwarder: Forwarder, carrier: HeldCarrier) -> "asyncio.Task[Swe
     return sweeping
 
 
-async def test_several_batches_travel_at_once_oldest_first_and_none_of_them_twice(
+async def test_several_batches_are_in_flight_oldest_first_and_none_twice(
     site: Site, carrier: HeldCarrier, forwarder: Forwarder
 ) -> None:
     ids = send(site, 6 * BATCH + 3)
@@ -138,7 +138,7 @@ async def test_a_link_that_is_down_costs_one_batch_and_writes_nothing(
     assert message.retry_count == 0
 
 
-async def test_when_the_link_breaks_what_was_answered_is_settled_and_the_rest_stays(
+async def test_broken_link_settles_answered_batches_and_keeps_the_rest(
     site: Site, carrier: HeldCarrier, forwarder: Forwarder
 ) -> None:
     ids = send(site, 6 * BATCH)
@@ -154,7 +154,7 @@ async def test_when_the_link_breaks_what_was_answered_is_settled_and_the_rest_st
     assert [message.retry_count for message in kept if isinstance(message, Message)] == [0] * BATCH + [1] * BATCH
 
 
-async def test_a_sweep_that_is_given_up_leaves_what_was_under_way_in_the_buffer(
+async def test_cancelled_sweep_keeps_batches_in_flight_in_the_buffer(
     site: Site, carrier: HeldCarrier, forwarder: Forwarder
 ) -> None:
     send(site, 5 * BATCH)

@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.req("DEC-02")
-def test_every_connection_writes_ahead_and_syncs_fully(path: Path) -> None:
+def test_every_connection_uses_wal_and_full_synchronization(path: Path) -> None:
     for _ in range(2):
         connection = connect(path)
         assert connection.pragma("journal_mode") == "wal"
@@ -37,7 +37,7 @@ def test_every_connection_writes_ahead_and_syncs_fully(path: Path) -> None:
 
 
 @pytest.mark.req("DEC-02")
-def test_a_commit_is_synced_before_the_caller_goes_on(path: Path, tmp_path: Path) -> None:
+def test_commit_is_synced_before_it_returns(path: Path, tmp_path: Path) -> None:
     """Seen from outside: the system calls of a process that adds twice and says so in between."""
     trace = tmp_path / "trace"
     strace = strace_with("-o", str(trace), "-e", "trace=fsync,fdatasync,write")
@@ -50,7 +50,7 @@ def test_a_commit_is_synced_before_the_caller_goes_on(path: Path, tmp_path: Path
 
 
 @pytest.mark.fault(5)
-def test_a_sync_that_fails_is_a_typed_error_and_what_was_confirmed_stays_true(path: Path, tmp_path: Path) -> None:
+def test_failed_sync_is_a_typed_error_and_confirmed_messages_stay(path: Path, tmp_path: Path) -> None:
     strace = strace_with("-o", str(tmp_path / "trace"), "-e", "inject=fdatasync:error=EIO:when=14")
     lines = start(STUBBORN, path, before=strace).communicate()[0].split()
     confirmed = {line for line in lines if line != "buffer.io"}
@@ -88,7 +88,7 @@ def test_a_message_survives_a_restart_with_all_its_fields(path: Path) -> None:
 
 
 @pytest.mark.req("MSG-01")
-def test_an_id_is_taken_once(path: Path) -> None:
+def test_id_is_unique(path: Path) -> None:
     buffer = Buffer(path)
     message_id = add(buffer, "first")
     with pytest.raises(Conflict) as caught:
@@ -116,9 +116,7 @@ def test_an_id_is_taken_once(path: Path) -> None:
         ("calls", "external_call", "delivered", False),
     ],
 )
-def test_the_tables_themselves_keep_the_rules(
-    path: Path, table: str, category: str, status: str, is_taken: bool
-) -> None:
+def test_tables_enforce_the_rules(path: Path, table: str, category: str, status: str, is_taken: bool) -> None:
     Buffer(path).close()
     connection = connect(path)
     statement = f"""INSERT INTO {table}
@@ -148,7 +146,7 @@ def test_the_sqlite_in_use_is_new_enough() -> None:
     refuse_old_sqlite(apsw.sqlite_lib_version())
 
 
-def test_a_buffer_of_a_newer_version_is_refused_and_left_alone(path: Path) -> None:
+def test_buffer_of_a_newer_version_is_rejected_and_not_changed(path: Path) -> None:
     Buffer(path).close()
     connection = connect(path)
     connection.pragma("user_version", schema_version() + 1)
@@ -160,7 +158,7 @@ def test_a_buffer_of_a_newer_version_is_refused_and_left_alone(path: Path) -> No
         Buffer(path)
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> None:
+def test_file_other_than_a_database_is_rejected_and_not_changed(path: Path) -> None:
     path.write_bytes(b"these are not the bytes you are looking for" * 100)
     before = path.read_bytes()
     with pytest.raises(Unavailable) as caught:
@@ -169,7 +167,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> Non
     assert path.read_bytes() == before
 
 
-def test_a_folder_that_is_not_there_is_a_typed_error(tmp_path: Path) -> None:
+def test_missing_folder_is_a_typed_error(tmp_path: Path) -> None:
     with pytest.raises(Unavailable) as caught:
         Buffer(tmp_path / "nowhere" / "buffer.db")
     assert caught.value.code == "buffer.denied"
@@ -191,12 +189,12 @@ def test_a_buffer_kept_busy_by_another_process_is_waited_for_and_then_unavailabl
     other.close()
 
 
-def test_the_busy_time_out_is_half_a_minute() -> None:
+def test_busy_timeout_is_half_a_minute() -> None:
     assert BUSY_TIMEOUT_MS == 30_000
 
 
 @pytest.mark.fault(6)
-def test_a_full_disk_is_a_typed_error_and_what_was_buffered_can_still_be_read(tmp_path: Path) -> None:
+def test_full_disk_is_a_typed_error_and_buffered_messages_can_be_read(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 1) as disk:
         buffer = Buffer(disk / "buffer.db")
         accepted, error = fill(buffer)
@@ -220,7 +218,7 @@ def fill(buffer: Buffer) -> tuple[list[str], Unavailable]:
             return accepted, error
 
 
-def test_the_oldest_are_taken_first_by_the_order_of_commits_whatever_the_clock_said(path: Path) -> None:
+def test_oldest_are_taken_first_by_order_of_commits_with_any_clock(path: Path) -> None:
     buffer = Buffer(path)
     ids = [add(buffer) for _ in range(3)]
     early = new_id(datetime(1999, 1, 1, tzinfo=UTC), bytes(10))
@@ -234,7 +232,7 @@ def test_the_oldest_are_taken_first_by_the_order_of_commits_whatever_the_clock_s
     buffer.close()
 
 
-def test_taking_reads_no_more_than_it_needs(path: Path) -> None:
+def test_taking_reads_only_the_rows_it_takes(path: Path) -> None:
     """The hot query walks its table in order and stops; it sorts nothing, and sees no cached call."""
     Buffer(path).close()
     connection = connect(path)
@@ -246,7 +244,7 @@ def test_taking_reads_no_more_than_it_needs(path: Path) -> None:
     assert [row[3] for row in plan] == ["SEARCH messages USING INTEGER PRIMARY KEY (rowid>?)"]
 
 
-def test_a_closed_buffer_says_so(path: Path) -> None:
+def test_closed_buffer_raises_an_error(path: Path) -> None:
     buffer = Buffer(path)
     buffer.close()
     buffer.close()

@@ -66,13 +66,11 @@ def modes(folder: Path) -> dict[str, int]:
     return {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.glob("buffer.db*")}
 
 
-def test_a_new_buffer_its_log_and_index_are_for_their_owner_alone(site: Site, tmp_path: Path) -> None:
+def test_new_buffer_and_its_log_and_index_are_private(site: Site, tmp_path: Path) -> None:
     assert modes(tmp_path / "site") == {"buffer.db": 0o600, "buffer.db-wal": 0o600, "buffer.db-shm": 0o600}
 
 
-def test_a_buffer_that_was_opened_to_a_group_stays_so_with_its_log_and_through_a_salvage(
-    site: Site, tmp_path: Path
-) -> None:
+def test_buffer_opened_to_a_group_keeps_its_mode_through_a_salvage(site: Site, tmp_path: Path) -> None:
     folder = tmp_path / "site"
     site.close()
     (folder / "buffer.db").chmod(0o660)
@@ -84,7 +82,7 @@ def test_a_buffer_that_was_opened_to_a_group_stays_so_with_its_log_and_through_a
 
 
 @pytest.mark.needs("root")
-def test_a_script_of_another_user_sends_by_a_group_and_not_without(open_path: Path) -> None:
+def test_script_of_another_user_needs_a_group_to_send(open_path: Path) -> None:
     folder, group = open_path / "site", 54_321
     make_site(folder).close()
     folder.chmod(0o755)
@@ -123,7 +121,7 @@ def test_the_doctor_warns_of_a_buffer_that_everybody_can_read_and_not_of_a_group
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes mean little elsewhere")
-def test_a_buffer_that_can_only_be_read_fails_the_doctor_s_check_and_keeps_the_agent_from_starting(
+def test_read_only_buffer_fails_the_doctor_check_and_prevents_the_agent_from_starting(
     open_path: Path,
 ) -> None:
     """Else all would look well: it could be forwarded from, again and again, and never cleared."""

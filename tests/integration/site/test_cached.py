@@ -24,7 +24,7 @@ from support.plant import INTERVAL_S, RETRIES_MAX, TIMEOUT_S, Plant
 
 
 @pytest.mark.req("API-07", "SF-01")
-def test_a_script_can_hand_over_three_things_each_by_one_line(plant: Plant) -> None:
+def test_script_can_send_call_and_write_in_one_line_each(plant: Plant) -> None:
     notification = plant.site.notify.to("ops").send("s", "b")
     call = plant.site.external("dead").call("POST", "/orders", json={"n": 1})
     plant.query("DROP TABLE counts")
@@ -71,7 +71,7 @@ def test_a_write_that_arrives_at_once_is_committed_there_and_delivered_here(plan
 
 
 @pytest.mark.req("DEC-25")
-def test_a_call_is_in_the_buffer_before_it_is_tried_and_nobody_else_may_take_it(plant: Plant) -> None:
+def test_call_is_buffered_and_claimed_before_its_first_attempt(plant: Plant) -> None:
     gate = plant.server.gate()
     plant.server.on().answer(200).wait(gate)
     with ThreadPoolExecutor(1) as pool:
@@ -87,7 +87,7 @@ def test_a_call_is_in_the_buffer_before_it_is_tried_and_nobody_else_may_take_it(
 
 
 @pytest.mark.req("SF-04", "TRK-07", "SF-13")
-def test_a_call_that_fails_for_the_moment_is_kept_and_due_after_the_interval(plant: Plant) -> None:
+def test_call_that_fails_temporarily_is_kept_and_due_after_the_interval(plant: Plant) -> None:
     plant.server.on().answer(503, "busy").times(1)
     call_id = plant.site.external("erp").call("POST", "/orders", json={"n": 1})
     message = plant.message(call_id)
@@ -110,9 +110,7 @@ def test_a_call_that_fails_for_the_moment_is_kept_and_due_after_the_interval(pla
 
 @pytest.mark.req("API-08", "TRK-08", "TRK-10")
 @pytest.mark.parametrize("status", [400, 404, 422])
-def test_a_call_that_is_refused_for_good_is_raised_to_the_script_and_never_tried_again(
-    plant: Plant, status: int
-) -> None:
+def test_permanently_rejected_call_raises_in_the_script_and_is_not_retried(plant: Plant, status: int) -> None:
     plant.server.on().answer(status, "no such part")
     with pytest.raises(OperationFailed) as caught:
         plant.site.external("erp").call("POST", "/orders")
@@ -135,7 +133,7 @@ def test_a_call_that_is_refused_for_good_is_raised_to_the_script_and_never_tried
 
 
 @pytest.mark.req("API-08", "TRK-08")
-def test_a_write_that_is_refused_for_good_is_raised_to_the_script(plant: Plant) -> None:
+def test_permanently_rejected_write_raises_in_the_script(plant: Plant) -> None:
     with pytest.raises(OperationFailed) as caught:
         plant.site.database("plant").write("count", {"unit": None, "n": 1})
     assert caught.value.call_id is not None
@@ -144,7 +142,7 @@ def test_a_write_that_is_refused_for_good_is_raised_to_the_script(plant: Plant) 
 
 
 @pytest.mark.req("API-06", "TRK-07", "TRK-09", "TRK-14")
-def test_every_outcome_is_seen_at_the_site_with_central_away(plant: Plant) -> None:
+def test_every_outcome_is_recorded_at_the_site_without_central(plant: Plant) -> None:
     """Central's port is closed; each status in turn is what `site.tracking.status` tells."""
     plant.server.on(path="/no").answer(404)
     delivered = plant.site.external("erp").call("GET", "/yes")
@@ -199,7 +197,7 @@ def test_a_notification_has_no_tracking_row(plant: Plant) -> None:
 
 @pytest.mark.bad_input(8)
 @pytest.mark.parametrize("name", ["nobody", "http://127.0.0.1/", "INSERT INTO x VALUES (1)", "", None, b"erp"])
-def test_only_what_is_defined_can_be_named_and_nothing_is_written_otherwise(plant: Plant, name: str) -> None:
+def test_undefined_names_are_rejected_and_nothing_is_written(plant: Plant, name: str) -> None:
     for door in (plant.site.external, plant.site.database):
         with pytest.raises(InvalidInput):
             door(name)
@@ -238,7 +236,7 @@ def test_a_caller_that_dies_in_its_attempt_leaves_the_call_to_the_agent(plant: P
     assert first.headers["idempotency-key"] == second.headers["idempotency-key"] == record.call_id
 
 
-def test_an_interrupted_call_is_given_to_the_agent_at_once(plant: Plant) -> None:
+def test_interrupted_call_passes_to_the_agent_at_once(plant: Plant) -> None:
     plant.server.on().hang().times(1)
     with subprocess.Popen(
         [sys.executable, "-c", CALLING, plant.folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -252,7 +250,7 @@ def test_an_interrupted_call_is_given_to_the_agent_at_once(plant: Plant) -> None
     assert record.is_delivered
 
 
-def test_a_script_that_calls_and_ends_without_closing_its_site_says_nothing(plant: Plant) -> None:
+def test_script_that_calls_and_does_not_close_its_site_prints_nothing(plant: Plant) -> None:
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-c", CALLING, plant.folder], capture_output=True, text=True, check=True
     )
@@ -271,13 +269,13 @@ for number in range(3):
 """
 
 
-def test_a_script_that_opens_its_site_for_each_job_and_never_closes_it_says_nothing(plant: Plant) -> None:
+def test_script_that_opens_a_site_per_job_and_never_closes_it_prints_nothing(plant: Plant) -> None:
     done = subprocess.run([sys.executable, "-c", OPENING_PER_JOB, plant.folder], capture_output=True, check=True)
     assert (len(plant.server.requests), done.stderr) == (3, b"")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_calls_go_on_in_parent_and_child_after_a_fork(plant: Plant) -> None:
+def test_calls_work_in_parent_and_child_after_a_fork(plant: Plant) -> None:
     plant.site.external("erp").call("GET", "/before")
     plant.site.database("plant").write("count", {"unit": "before", "n": 0})
     read, write = os.pipe()
@@ -313,11 +311,11 @@ def test_threads_call_at_once_and_share_the_loop(plant: Plant) -> None:
     assert all(plant.record(call_id).is_delivered for call_id in ids)
 
 
-async def test_a_script_with_a_loop_of_its_own_can_call_from_it(plant: Plant) -> None:
+async def test_script_with_its_own_event_loop_can_call_from_it(plant: Plant) -> None:
     assert plant.record(plant.site.external("erp").call("GET", "/")).is_delivered
 
 
-def test_a_target_that_hangs_costs_its_time_out_and_no_more(tmp_path: Path, plant: Plant) -> None:
+def test_hanging_target_costs_its_timeout_and_no_more(tmp_path: Path, plant: Plant) -> None:
     plant.define(f'\n[external.slow]\nurl = "{plant.server.url}"\ntimeout_s = 0.2\n')
     plant.server.on(path="/hang").hang()
     with Site.open(plant.folder) as site:
@@ -327,6 +325,6 @@ def test_a_target_that_hangs_costs_its_time_out_and_no_more(tmp_path: Path, plan
         assert site.tracking.status(call_id).status is CallStatus.RETRYING
 
 
-def test_the_site_s_names_are_the_definitions_of_its_file(plant: Plant) -> None:
+def test_names_of_the_site_are_the_definitions_of_its_file(plant: Plant) -> None:
     assert repr(plant.site.external("erp")) == "ExternalSystem('erp')"
     assert repr(plant.site.database("plant")) == "DatabaseConnection('plant')"

@@ -27,7 +27,7 @@ from support.plant import INTERVAL_S, RETRIES_MAX, Plant
 
 
 @pytest.mark.req("SF-06", "SF-12", "TRK-07")
-def test_a_call_is_tried_at_one_fixed_interval_and_parked_when_its_retries_are_used_up(plant: Plant) -> None:
+def test_call_is_retried_at_a_fixed_interval_and_parked_after_its_last_retry(plant: Plant) -> None:
     call_id = plant.site.external("dead").call("POST", "/orders")
     for count in range(1, RETRIES_MAX):
         plant.clock.advance(INTERVAL_S - 1)
@@ -66,14 +66,14 @@ def test_a_limit_of_no_retries_means_no_limit(plant: Plant) -> None:
 
 
 @pytest.mark.req("SF-09", "SF-10")
-def test_changed_settings_of_a_definition_act_on_what_is_buffered_already(plant: Plant) -> None:
+def test_changed_settings_of_a_definition_apply_to_buffered_calls(plant: Plant) -> None:
     call_id = plant.site.external("dead").call("GET", "/")
     plant.define('\n[external.dead]\nurl = "http://127.0.0.1:9"\nretries_max = 1\n')
     plant.sweep_later()
     assert plant.record(call_id).status is CallStatus.PARKED
 
 
-def test_a_refusal_that_comes_when_the_caller_is_gone_parks(plant: Plant) -> None:
+def test_rejection_after_the_caller_left_parks(plant: Plant) -> None:
     plant.server.on().answer(503).times(1)
     plant.server.on().answer(422, "no such part")
     call_id = plant.site.external("erp").call("POST", "/orders")
@@ -84,7 +84,7 @@ def test_a_refusal_that_comes_when_the_caller_is_gone_parks(plant: Plant) -> Non
 
 
 @pytest.mark.req("SF-19")
-def test_removing_a_definition_leaves_its_rows_to_be_seen_retried_and_discarded(plant: Plant) -> None:
+def test_rows_of_a_removed_definition_can_be_listed_retried_and_discarded(plant: Plant) -> None:
     kept = plant.site.external("dead").call("GET", "/", instance="pump-3")
     dropped = plant.site.external("dead").call("GET", "/", instance="pump-3")
     plant.define("")
@@ -103,7 +103,7 @@ def test_removing_a_definition_leaves_its_rows_to_be_seen_retried_and_discarded(
 
 
 @pytest.mark.req("SF-21")
-def test_what_is_parked_is_not_counted_among_what_waits_nor_is_it_the_oldest(plant: Plant) -> None:
+def test_parked_calls_count_neither_as_waiting_nor_as_the_oldest(plant: Plant) -> None:
     plant.site.external("dead").call("GET", "/")
     plant.clock.advance(1)
     plant.site.notify.to("ops").send("s", "b")
@@ -119,7 +119,7 @@ def test_what_is_parked_is_not_counted_among_what_waits_nor_is_it_the_oldest(pla
 
 
 @pytest.mark.req("TRK-09", "TRK-11")
-def test_an_operator_s_retry_begins_anew_and_his_discard_is_the_end(plant: Plant) -> None:
+def test_retry_by_an_operator_restarts_the_call_and_discard_ends_it(plant: Plant) -> None:
     call_id = plant.site.external("dead").call("GET", "/")
     for _ in range(RETRIES_MAX):
         plant.sweep_later()
@@ -161,7 +161,7 @@ def issue(plant: Plant, target: str = "erp", *, claim_s: float = 0) -> Message:
 
 
 @pytest.mark.req("DEC-25", "DEC-03")
-def test_a_result_that_comes_after_the_claim_has_passed_on_changes_nothing_and_is_told(plant: Plant) -> None:
+def test_result_after_a_lost_claim_changes_nothing_and_is_logged(plant: Plant) -> None:
     """The caller was paused past its claim, and the agent holds the call now, or has done with it."""
     buffer = plant.site._buffer
     stale = issue(plant)
@@ -190,7 +190,7 @@ def test_a_result_that_comes_after_the_claim_has_passed_on_changes_nothing_and_i
 
 
 @pytest.mark.req("DEC-25")
-def test_a_claim_ends_by_its_time_and_by_no_clock_that_jumps_back(plant: Plant) -> None:
+def test_claim_ends_by_its_time_and_not_by_a_clock_jump(plant: Plant) -> None:
     buffer = plant.site._buffer
     issue(plant, claim_s=30)
 
@@ -211,7 +211,7 @@ def test_a_claim_ends_by_its_time_and_by_no_clock_that_jumps_back(plant: Plant) 
 
 
 @pytest.mark.req("DEC-04")
-def test_a_due_time_that_the_clock_has_jumped_away_from_is_due(plant: Plant) -> None:
+def test_due_time_far_ahead_after_a_clock_jump_is_due(plant: Plant) -> None:
     call_id = plant.site.external("dead").call("GET", "/")
     plant.clock.step(-30 * 86_400)
     assert plant.sweep() == 1
@@ -239,7 +239,7 @@ class Slow:
         pass
 
 
-async def test_a_target_that_hangs_holds_its_own_places_and_nobody_else_s(plant: Plant) -> None:
+async def test_hanging_target_uses_up_only_its_own_slots(plant: Plant) -> None:
     for target in ["erp"] * 10 + ["dead"] * 3:
         issue(plant, target)
     carrier = Slow()
@@ -265,7 +265,7 @@ async def test_a_target_that_hangs_holds_its_own_places_and_nobody_else_s(plant:
     await forwarder.close()
 
 
-async def test_an_agent_that_is_stopped_gives_back_what_it_holds(plant: Plant) -> None:
+async def test_stopped_agent_releases_its_claims(plant: Plant) -> None:
     message = issue(plant)
     forwarder = CallForwarder(plant.site._buffer, Slow(), read_folder(plant.folder).externals, plant.clock)
     running = asyncio.create_task(forwarder.run(asyncio.Event()))
@@ -293,7 +293,7 @@ class Broken:
         pass
 
 
-async def test_a_mistake_of_ours_parks_the_call_that_met_it(plant: Plant) -> None:
+async def test_bug_parks_only_the_call_that_hit_it(plant: Plant) -> None:
     broken = issue(plant)
     forwarder = CallForwarder(plant.site._buffer, Broken(), read_folder(plant.folder).externals, plant.clock)
     assert await forwarder.sweep() == 1
@@ -304,7 +304,7 @@ async def test_a_mistake_of_ours_parks_the_call_that_met_it(plant: Plant) -> Non
 
 
 @pytest.mark.req("TRK-01", "SF-17")
-async def test_the_agent_carries_each_category_while_the_others_cannot_leave(plant: Plant) -> None:
+async def test_agent_forwards_each_category_while_the_others_are_blocked(plant: Plant) -> None:
     """Central is away, the external system hangs; the write arrives, then the call, each by its own carrier."""
     gate = plant.server.gate()
     plant.server.on().answer(503).times(1)
@@ -335,7 +335,7 @@ async def test_the_agent_carries_each_category_while_the_others_cannot_leave(pla
         await running
 
 
-async def test_what_falls_due_is_tried_then_and_not_an_interval_later(plant: Plant) -> None:
+async def test_due_call_is_tried_at_its_time_and_not_an_interval_later(plant: Plant) -> None:
     plant.server.on().answer(503).times(1)
     call_id = plant.site.external("erp").call("GET", "/")
     forwarder = CallForwarder(
@@ -362,7 +362,7 @@ def test_the_claim_of_an_attempt_outlasts_the_attempt() -> None:
 
 
 @pytest.mark.parametrize("statement", [_DUE_TARGETS, _CLAIM, _NEXT_DUE], ids=["targets", "claim", "next due"])
-def test_taking_calls_walks_the_index_of_what_is_due_and_never_the_table(plant: Plant, statement: str) -> None:
+def test_taking_calls_scans_the_index_of_due_rows_and_never_the_table(plant: Plant, statement: str) -> None:
     names = ("category", "target", "now", "far", "claim_end", "claimant", "until", "items_max")
     plan = plant.site._buffer.read(
         lambda cursor: [

@@ -76,7 +76,7 @@ def test_a_discard_removes_the_message_and_ends_the_record(calls: Calls) -> None
 
 
 @pytest.mark.req("DEC-27")
-def test_a_command_that_comes_again_acts_once_and_answers_the_same(calls: Calls) -> None:
+def test_repeated_command_is_applied_once_with_the_same_answer(calls: Calls) -> None:
     one = calls.parked()
     asked = command(calls, "retry", one)
     assert apply(calls, asked).outcome == "applied"
@@ -90,7 +90,7 @@ def test_a_command_that_comes_again_acts_once_and_answers_the_same(calls: Calls)
 
 
 @pytest.mark.req("TEL-08")
-def test_a_call_that_is_still_tried_is_not_discarded(calls: Calls) -> None:
+def test_call_in_progress_is_not_discarded(calls: Calls) -> None:
     fresh, retrying = calls.issue(), calls.issue()
     calls.put_off(retrying)
     for one, status in ((fresh, "pending"), (retrying, "retrying")):
@@ -99,7 +99,7 @@ def test_a_call_that_is_still_tried_is_not_discarded(calls: Calls) -> None:
 
 
 @pytest.mark.req("TEL-09")
-def test_what_is_not_parked_is_said_to_be_so_and_stays_so_for_that_command(calls: Calls) -> None:
+def test_command_on_an_unparked_call_answers_so_also_when_repeated(calls: Calls) -> None:
     live, done = calls.issue(), calls.issue()
     calls.deliver(done)
     asked = command(calls, "retry", live)
@@ -111,7 +111,7 @@ def test_what_is_not_parked_is_said_to_be_so_and_stays_so_for_that_command(calls
 
 
 @pytest.mark.req("TRK-10")
-def test_a_failed_call_offers_no_act(calls: Calls) -> None:
+def test_failed_call_offers_no_action(calls: Calls) -> None:
     one = calls.issue()
     calls.fail(one)
     for kind in ("retry", "discard"):
@@ -119,7 +119,7 @@ def test_a_failed_call_offers_no_act(calls: Calls) -> None:
     assert calls.record(one).status == "failed"
 
 
-def test_a_command_that_nobody_knows_is_said_to_have_failed(calls: Calls) -> None:
+def test_unknown_command_is_answered_as_failed(calls: Calls) -> None:
     for kind in ("explode", "reconcile"):
         result = apply(calls, command(calls, kind))
         assert result.outcome == "operation_failed"
@@ -129,7 +129,7 @@ def test_a_command_that_nobody_knows_is_said_to_have_failed(calls: Calls) -> Non
 
 
 @pytest.mark.req("DEC-27")
-def test_an_act_that_the_disk_refuses_has_not_been_done_and_can_be_done_later(calls: Calls) -> None:
+def test_action_on_a_full_disk_has_no_effect_and_can_be_repeated(calls: Calls) -> None:
     one = calls.parked()
     asked = command(calls, "retry", one)
     calls.buffer.write(lambda cursor: cursor.execute("ALTER TABLE commands RENAME TO hidden") and None)
@@ -186,7 +186,7 @@ def test_rejected_notifications_are_listed_submitted_again_and_discarded(calls: 
 
 
 @pytest.mark.req("SF-20", "DEC-27")
-def test_the_event_log_is_asked_for_by_its_filters(calls: Calls) -> None:
+def test_event_log_is_queried_by_its_filters(calls: Calls) -> None:
     one = calls.parked()
     calls.deliver(calls.issue())
     result = apply(calls, command(calls, "query_events", severity="error"))
@@ -203,7 +203,7 @@ def test_the_event_log_is_asked_for_by_its_filters(calls: Calls) -> None:
     assert {row["message_id"] for row in of_one} == {one}
 
 
-def test_an_answer_stays_within_bounds_and_says_where_it_goes_on(calls: Calls) -> None:
+def test_answer_is_limited_and_has_a_cursor(calls: Calls) -> None:
     entries = [event_log.event(event_log.SiteEventKind.PARKED, calls.clock.now(), "x" * 1000) for _ in range(500)]
     calls.buffer.write(lambda cursor: event_log.append(cursor, entries))
     result = apply(calls, command(calls, "query_events", limit=500))
@@ -212,7 +212,7 @@ def test_an_answer_stays_within_bounds_and_says_where_it_goes_on(calls: Calls) -
     assert result.next == str(result.rows[-1]["sequence"])
 
 
-def test_applied_commands_are_forgotten_long_after_central_stops_sending_them(calls: Calls) -> None:
+def test_applied_commands_are_deleted_long_after_central_stops_sending_them(calls: Calls) -> None:
     one = calls.parked()
     asked = command(calls, "retry", one)
     apply(calls, asked)

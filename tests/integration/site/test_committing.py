@@ -58,9 +58,7 @@ def test_opening_a_site_twice_in_a_process_uses_one_connection(path: Path) -> No
 
 
 @pytest.mark.parametrize("is_taken_along", [True, False])
-def test_a_row_that_went_into_a_file_that_a_salvage_took_is_in_the_new_one_once(
-    path: Path, is_taken_along: bool
-) -> None:
+def test_row_written_to_a_salvaged_file_is_in_the_new_one_once(path: Path, is_taken_along: bool) -> None:
     rows = Rows("messages", ("message_id", "payload", "created_at", "category", "target"))
     row = (new_id(datetime.now(UTC), os.urandom(10)), "{}", 0, "notification", "central")
     connect(path).close()
@@ -78,7 +76,7 @@ def test_a_row_that_went_into_a_file_that_a_salvage_took_is_in_the_new_one_once(
     assert ids_in(path) == {row[0]}
 
 
-def test_a_row_that_no_file_takes_is_refused_also_when_a_salvage_took_the_file(path: Path) -> None:
+def test_row_that_cannot_be_written_is_rejected_also_after_a_salvage(path: Path) -> None:
     incomplete = Rows("messages", ("message_id",))
     connect(path).close()
     committer = Committer.shared(path)
@@ -89,7 +87,7 @@ def test_a_row_that_no_file_takes_is_refused_also_when_a_salvage_took_the_file(p
     committer.release()
 
 
-def test_one_caller_s_mistake_fails_him_alone(path: Path) -> None:
+def test_error_of_one_caller_fails_no_other(path: Path) -> None:
     """All in one batch: they queue up while another process holds the file."""
     buffer = Buffer(path)
     taken = add(buffer)
@@ -108,7 +106,7 @@ def test_one_caller_s_mistake_fails_him_alone(path: Path) -> None:
     assert ids_in(path) == {taken, *fresh}
 
 
-def test_work_of_several_statements_is_done_whole_or_not_at_all(path: Path) -> None:
+def test_several_statements_are_committed_together_or_not_at_all(path: Path) -> None:
     Buffer(path).close()
     committer = Committer(path)
     insert = """INSERT INTO messages (message_id, category, target, payload, created_at)
@@ -143,7 +141,7 @@ def test_a_failed_batch_leaves_nothing_and_the_next_one_works(path: Path) -> Non
     assert ids_in(path) == {"kept"}
 
 
-def test_an_interrupt_in_the_middle_of_a_commit_does_not_lock_the_others_out(path: Path) -> None:
+def test_interrupt_during_a_commit_does_not_block_the_others(path: Path) -> None:
     Buffer(path).close()
     committer = Committer(path)
 
@@ -290,7 +288,7 @@ def test_every_id_that_a_killed_writer_had_returned_is_in_the_buffer(path: Path)
     assert ids_in(path) >= returned
 
 
-def test_of_rows_that_go_in_together_only_the_one_that_breaks_a_rule_fails(path: Path) -> None:
+def test_invalid_row_of_a_shared_commit_fails_alone(path: Path) -> None:
     rows = Rows("messages", ("message_id", "category", "target", "payload", "created_at"))
 
     def turn(message_id: str) -> Write[None]:

@@ -82,7 +82,7 @@ def buffered(site: Site, notification_id: str) -> Message:
 
 
 @pytest.mark.req("SF-07", "SF-18", "TOP-06")
-async def test_what_central_has_acked_leaves_the_buffer_and_nothing_of_it_stays(
+async def test_acked_notifications_leave_the_buffer_completely(
     site: Site, central: LinkCentral, forwarder: Forwarder
 ) -> None:
     ids = send(site, 3)
@@ -105,7 +105,7 @@ async def test_a_backlog_is_drained_oldest_first_in_bounded_batches(
 
 
 @pytest.mark.req("ING-06", "SF-07")
-async def test_a_lost_ack_makes_the_site_send_again_and_central_has_it_once(
+async def test_lost_ack_causes_a_resend_that_central_stores_once(
     site: Site, central: LinkCentral, forwarder: Forwarder, clock: ManualClock
 ) -> None:
     [notification_id] = send(site)
@@ -160,7 +160,7 @@ async def test_a_rejected_item_goes_to_the_box_and_the_others_pass(
 
 
 @pytest.mark.fault(20)
-async def test_an_item_that_spoils_the_whole_message_is_found_by_halving(
+async def test_item_that_invalidates_a_message_is_found_by_bisection(
     site: Site, central: LinkCentral, forwarder: Forwarder
 ) -> None:
     ids = send(site, 8)
@@ -171,7 +171,7 @@ async def test_an_item_that_spoils_the_whole_message_is_found_by_halving(
     assert set(central.stored) == set(ids[1:])
 
 
-async def test_an_item_that_central_stumbles_over_is_kept_and_the_others_pass(
+async def test_item_that_fails_at_central_is_kept_and_the_others_pass(
     site: Site, central: LinkCentral, forwarder: Forwarder, clock: ManualClock
 ) -> None:
     ids = send(site, 8)
@@ -211,7 +211,7 @@ async def test_a_corrupt_payload_goes_to_the_box_and_the_others_pass(
 
 
 @pytest.mark.req("SF-08")
-async def test_a_refusal_keeps_everything_and_is_tried_again_after_the_interval(
+async def test_rejection_of_the_batch_keeps_everything_and_is_retried_after_the_interval(
     site: Site, central: LinkCentral, forwarder: Forwarder, clock: ManualClock
 ) -> None:
     ids = send(site, 5)
@@ -227,7 +227,7 @@ async def test_a_refusal_keeps_everything_and_is_tried_again_after_the_interval(
     assert forwarder.health.is_ok
 
 
-async def test_what_central_takes_later_does_not_hold_up_the_others(
+async def test_deferred_item_does_not_delay_the_others(
     site: Site, central: LinkCentral, forwarder: Forwarder, clock: ManualClock
 ) -> None:
     ids = send(site, 3)
@@ -243,7 +243,7 @@ async def test_what_central_takes_later_does_not_hold_up_the_others(
     assert (await forwarder.sweep()).kept == 1
 
 
-async def test_what_an_ack_does_not_mention_is_kept(site: Site, central: LinkCentral, forwarder: Forwarder) -> None:
+async def test_items_missing_in_an_ack_are_kept(site: Site, central: LinkCentral, forwarder: Forwarder) -> None:
     ids = send(site, 3)
     central.next.append("forget")
     swept = await forwarder.sweep()
@@ -252,9 +252,7 @@ async def test_what_an_ack_does_not_mention_is_kept(site: Site, central: LinkCen
 
 
 @pytest.mark.req("SF-08")
-async def test_central_gone_for_a_day_loses_and_parks_nothing_and_writes_only_that_it_is_gone(
-    site: Site, clock: ManualClock
-) -> None:
+async def test_day_without_central_loses_and_parks_nothing_and_is_logged_once(site: Site, clock: ManualClock) -> None:
     """A sweep every minute of an injected day; the disk is not worn by it."""
     port = free_port()
     ids = send(site, 50)
@@ -274,7 +272,7 @@ async def test_central_gone_for_a_day_loses_and_parks_nothing_and_writes_only_th
 
 
 @pytest.mark.req("SF-08")
-async def test_a_notification_is_never_parked_whatever_the_count(
+async def test_notification_is_never_parked_after_any_number_of_attempts(
     site: Site, central: LinkCentral, forwarder: Forwarder, clock: ManualClock
 ) -> None:
     [notification_id] = send(site)
@@ -316,7 +314,7 @@ async def test_a_drain_stops_when_central_grants_no_more(
     assert max(central.batches[2:]) <= 60
 
 
-async def test_a_write_by_anyone_wakes_the_forwarder_at_once(site: Site, central: LinkCentral, tmp_path: Path) -> None:
+async def test_any_write_wakes_the_forwarder_at_once(site: Site, central: LinkCentral, tmp_path: Path) -> None:
     """The interval is an hour, so only the hint can have done it."""
     options = ForwardOptions(interval_s=3600, poll_s=0.02)
     async with forwarder_of(site, central.url, options=options) as forwarder, running(forwarder):
@@ -354,9 +352,7 @@ async def test_after_a_failure_only_the_fixed_interval_brings_the_next_try(site:
 
 
 @pytest.mark.req("DEC-26")
-async def test_jitter_adds_to_the_interval_by_chance_so_that_a_fleet_does_not_come_back_in_step(
-    site: Site, clock: ManualClock
-) -> None:
+async def test_random_jitter_lengthens_the_interval(site: Site, clock: ManualClock) -> None:
     options = ForwardOptions(interval_s=10, jitter=0.5)
     async with forwarder_of(site, f"http://127.0.0.1:{closed_port()}", clock, options) as forwarder, running(forwarder):
         send(site)
@@ -375,7 +371,7 @@ async def test_jitter_adds_to_the_interval_by_chance_so_that_a_fleet_does_not_co
         assert len(waits) == 3
 
 
-async def test_a_stop_ends_a_waiting_forwarder_at_once(site: Site, central: LinkCentral) -> None:
+async def test_stop_ends_a_waiting_forwarder_at_once(site: Site, central: LinkCentral) -> None:
     options = ForwardOptions(interval_s=3600, poll_s=3600)
     async with forwarder_of(site, central.url, options=options) as forwarder:
         async with running(forwarder):
@@ -418,7 +414,7 @@ async def test_a_bug_in_a_carrier_keeps_everything_and_the_forwarder_alive(site:
     await forwarder.close()
 
 
-def test_items_of_the_link_are_what_the_buffer_holds(site: Site) -> None:
+def test_items_of_the_link_equal_the_buffered_ones(site: Site) -> None:
     """The payload is sent as it lies there, so the two shapes are one."""
     [notification_id] = send(site)
     item = msgspec.json.decode(buffered(site, notification_id).payload, type=Item)

@@ -9,14 +9,14 @@ from fieldpost.site.buffer.fresh_ids import fresh_id
 NOW = 1_794_729_600_000
 
 
-def test_no_two_threads_get_the_same() -> None:
+def test_threads_get_different_ids() -> None:
     with ThreadPoolExecutor(8) as pool:
         made = [one for part in pool.map(lambda _: [fresh_id(NOW) for _ in range(1_000)], range(8)) for one in part]
     assert len(set(made)) == len(made) == 8_000
     assert all(is_id(one) for one in made)
 
 
-def test_a_forked_child_makes_its_own() -> None:
+def test_forked_child_generates_its_own_ids() -> None:
     fresh_id(NOW)
     reading, writing = os.pipe()
     if (pid := os.fork()) == 0:

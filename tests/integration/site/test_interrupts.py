@@ -88,7 +88,7 @@ class Interrupt(BaseException):
     """What the test raises into threads."""
 
 
-def test_an_heir_that_is_interrupted_while_it_waits_for_the_connection_passes_the_lead_on(path: Path) -> None:
+def test_interrupted_successor_passes_on_the_lead(path: Path) -> None:
     script = start(HEIR, path)
     output, _ = script.communicate(timeout=90)
     assert (output, script.returncode) == ("interrupted\n", 0)
@@ -126,7 +126,7 @@ def test_an_interrupt_of_the_leader_ends_its_own_write_and_no_other_of_the_batch
     assert ids_in(path) == {"behind"}
 
 
-def test_a_transaction_that_an_interrupted_reader_left_open_takes_in_no_row(path: Path) -> None:
+def test_transaction_left_open_by_an_interrupted_reader_gets_no_row(path: Path) -> None:
     buffer = Buffer(path)
     first = add(buffer)
 
@@ -141,7 +141,7 @@ def test_a_transaction_that_an_interrupted_reader_left_open_takes_in_no_row(path
     buffer.close()
 
 
-def test_threads_that_are_interrupted_anywhere_lose_no_confirmed_row_and_keep_nobody_waiting(path: Path) -> None:
+def test_threads_interrupted_anywhere_lose_no_confirmed_row_and_block_no_other(path: Path) -> None:
     """Each sends on and on, and is struck at whatever step it is in; never again before it has recovered."""
     buffer = Buffer(path)
     stop = threading.Event()

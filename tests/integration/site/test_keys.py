@@ -31,7 +31,7 @@ def test_the_same_send_with_the_same_key_is_one_notification(plant: Plant) -> No
     assert site._buffer.depth().waiting == {Category.NOTIFICATION: 2}
 
 
-def test_the_key_is_known_also_when_the_notification_has_left(plant: Plant) -> None:
+def test_key_is_known_after_the_notification_left_the_buffer(plant: Plant) -> None:
     first = plant.site.notify.to("ops").send("s", "b", key="k")
     plant.site._buffer.settle([(first, Clear())], plant.clock.now())
     assert plant.site.notify.to("ops").send("s", "b", key="k") == first
@@ -67,7 +67,7 @@ def test_the_same_call_with_the_same_key_is_made_once(plant: Plant) -> None:
 
 
 @pytest.mark.req("API-08")
-def test_a_call_that_was_refused_is_refused_again_to_whoever_repeats_it_by_its_key(plant: Plant) -> None:
+def test_rejected_call_is_rejected_again_under_the_same_key(plant: Plant) -> None:
     """A script that was killed before it could act on the refusal finds it when it runs again."""
     call = plant.site.external("erp").call
     plant.server.on().answer(409)
@@ -94,7 +94,7 @@ def test_processes_that_send_the_same_at_once_make_one_of_each(plant: Plant) -> 
     assert plant.site._buffer.depth().waiting == {Category.NOTIFICATION: 20}
 
 
-def test_a_key_is_forgotten_after_its_time(plant: Plant) -> None:
+def test_key_is_deleted_after_its_retention(plant: Plant) -> None:
     first = plant.site.notify.to("ops").send("s", "b", key="k")
     upkeep = BufferUpkeep(plant.site._buffer, plant.clock)
     plant.clock.advance(7 * 86_400)
@@ -122,7 +122,7 @@ def test_a_send_that_is_refused_leaves_its_key_free(plant: Plant, tmp_path: Path
     assert plant.site.notify.to("ops").send("s", "b", key="k")
 
 
-def test_a_key_from_one_site_means_nothing_at_another(plant: Plant, tmp_path: Path) -> None:
+def test_key_of_one_site_is_unknown_at_another(plant: Plant, tmp_path: Path) -> None:
     from support.site_folders import make_site
 
     other: Site = make_site(tmp_path / "other")

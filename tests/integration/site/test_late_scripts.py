@@ -108,7 +108,7 @@ def path(tmp_path: Path) -> Path:
         ("buffer.db-wal", "fdatasync", 1),
     ],
 )
-def test_wherever_a_script_is_stopped_while_a_salvage_runs_what_it_confirms_is_in_the_buffer(
+def test_messages_of_a_script_stopped_anywhere_during_a_salvage_are_in_the_buffer(
     path: Path, file: str, calls: str, number: int
 ) -> None:
     trap = ("-e", f"trace={calls}", "-P", str(path.with_name(file)), "-e", f"inject={calls}:signal=STOP:when={number}")
@@ -138,7 +138,7 @@ def stopped_process(tracer: "subprocess.Popen[str]", log: Path) -> int:
 
 
 @pytest.mark.fault(8)
-def test_a_salvage_does_not_wait_for_a_script_that_is_idle_and_what_it_sends_then_is_in_the_fresh_buffer(
+def test_salvage_does_not_wait_for_an_idle_script_whose_later_messages_are_in_the_new_buffer(
     path: Path,
 ) -> None:
     script = start(IDLE, path, stdin=subprocess.PIPE)
@@ -193,7 +193,7 @@ def salvage_beside(path: Path) -> Iterator[threading.Event]:
 
 
 @pytest.mark.fault(8)
-def test_a_salvage_waits_for_a_transaction_also_in_a_file_too_damaged_for_sqlite(path: Path) -> None:
+def test_salvage_waits_for_a_transaction_even_in_a_file_too_damaged_for_sqlite(path: Path) -> None:
     """The script has the first pages in memory, and goes on; whoever opens the file meets the damage."""
     script = start(SLOWLY, path, stdin=subprocess.PIPE)
     assert script.stdout is not None
@@ -218,7 +218,7 @@ def test_a_salvage_waits_for_a_transaction_also_in_a_file_too_damaged_for_sqlite
         "ALTER TABLE messages RENAME TO notifications; ALTER TABLE calls RENAME TO operations;",
     ],
 )
-def test_a_script_that_still_runs_after_an_upgrade_is_told_both_versions_and_to_restart(
+def test_script_running_since_before_an_upgrade_gets_both_versions_and_advice_to_restart(
     path: Path, upgrade: str
 ) -> None:
     calls = Calls(path, ManualClock())
@@ -238,7 +238,7 @@ def test_a_script_that_still_runs_after_an_upgrade_is_told_both_versions_and_to_
     calls.close()
 
 
-def test_a_row_that_breaks_a_rule_of_this_version_is_not_taken_for_an_upgrade(path: Path) -> None:
+def test_row_that_breaks_a_rule_of_this_version_is_not_mistaken_for_an_upgrade(path: Path) -> None:
     buffer = Buffer(path)
     for _ in range(2):
         with pytest.raises(Conflict) as caught:

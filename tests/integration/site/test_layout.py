@@ -56,7 +56,7 @@ def taken(buffer: Buffer) -> list[str]:
     return [message.message_id for message in buffer.take(NOW, items_max=10, bytes_max=10_000)]
 
 
-def test_an_upgrade_keeps_every_row_and_every_claim_and_makes_what_a_new_file_has(
+def test_upgrade_keeps_rows_and_claims_and_gives_the_schema_of_a_new_file(
     path: Path, step_2: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent, held, parked = filled(path)
@@ -108,7 +108,9 @@ def test_a_script_that_runs_the_older_version_still_sends_after_an_upgrade_that_
     script.close()
 
 
-def test_the_doctor_reads_an_older_file_as_it_is(path: Path, step_2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reads_an_older_file_without_changing_it(
+    path: Path, step_2: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     filled(path)
     monkeypatch.setattr("fieldpost.site.buffer.schema.STEPS", [*STEPS, step_2])
     connection = open_existing(path)
@@ -135,7 +137,7 @@ def test_an_older_file_is_salvaged_into_the_tables_of_this_version(
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_a_buffer_of_an_unreleased_layout_is_refused_and_left_alone(path: Path, version: int) -> None:
+def test_buffer_of_an_unreleased_layout_is_rejected_and_not_changed(path: Path, version: int) -> None:
     connection = apsw.Connection(str(path))
     connection.execute("PRAGMA journal_mode = WAL; CREATE TABLE messages (message_id TEXT PRIMARY KEY) STRICT")
     connection.pragma("user_version", version)
@@ -152,7 +154,7 @@ def test_a_buffer_of_an_unreleased_layout_is_refused_and_left_alone(path: Path, 
     assert path.read_bytes() == before
 
 
-def test_messages_of_both_kinds_are_told_apart_where_no_tree_says_whose_they_are(path: Path) -> None:
+def test_messages_of_both_kinds_are_distinguished_without_an_intact_tree(path: Path) -> None:
     clock = ManualClock()
     calls = Calls(path, clock)
     sent = [add(calls.buffer, "x" * 900) for _ in range(30)]
@@ -177,7 +179,7 @@ def test_messages_of_both_kinds_are_told_apart_where_no_tree_says_whose_they_are
     buffer.close()
 
 
-def test_neither_kind_hides_the_other_however_many_there_are(path: Path) -> None:
+def test_neither_kind_hides_the_other_in_large_numbers(path: Path) -> None:
     clock = ManualClock()
     calls = Calls(path, clock)
     for _ in range(3):

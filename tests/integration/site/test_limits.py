@@ -51,7 +51,7 @@ def leave(disk: Path, free_bytes: int) -> None:
 
 
 @pytest.mark.req("SF-16")
-def test_without_a_budget_the_buffer_takes_whatever_the_disk_does(tmp_path: Path) -> None:
+def test_buffer_without_a_budget_is_limited_by_the_disk_only(tmp_path: Path) -> None:
     assert BufferOptions().bytes_max == 0
     buffer = Buffer(tmp_path / "buffer.db")
     for _ in range(40):
@@ -60,7 +60,7 @@ def test_without_a_budget_the_buffer_takes_whatever_the_disk_does(tmp_path: Path
     buffer.close()
 
 
-def test_beyond_its_budget_the_buffer_refuses_what_is_new_and_drops_nothing(tmp_path: Path) -> None:
+def test_buffer_beyond_its_budget_rejects_new_messages_and_drops_nothing(tmp_path: Path) -> None:
     clock = ManualClock()
     buffer = Buffer(tmp_path / "buffer.db", BufferOptions(bytes_max=2 * MIB))
     accepted, error = fill(buffer, 10 * KIB)
@@ -98,7 +98,7 @@ def test_the_budget_holds_for_calls_too_and_their_outcomes_are_always_written(tm
 
 @pytest.mark.fault(6)
 @pytest.mark.parametrize("payload_bytes", [300, 10 * KIB], ids=["small", "large"])
-def test_on_a_full_disk_what_is_buffered_still_leaves_and_what_is_new_is_refused_until_there_is_room(
+def test_full_disk_still_drains_and_rejects_new_messages_until_there_is_room(
     tmp_path: Path, payload_bytes: int
 ) -> None:
     clock = ManualClock()
@@ -130,7 +130,7 @@ def test_on_a_full_disk_what_is_buffered_still_leaves_and_what_is_new_is_refused
 
 
 @pytest.mark.fault(6)
-def test_on_a_full_disk_cached_calls_are_settled_and_operators_can_act(tmp_path: Path) -> None:
+def test_full_disk_allows_settling_calls_and_actions_of_operators(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 4) as disk, running_plant(disk / "plant") as plant:
         parked = plant.site.external("dead").call("POST", "/orders", body="x" * 10 * KIB)
         retried = plant.site.external("erp").call("POST", "/orders")
@@ -164,7 +164,7 @@ def fill_and_drain(disk: Path) -> tuple[Buffer, int]:
 
 @pytest.mark.fault(6)
 @pytest.mark.parametrize("mebibytes", range(20, 68, 4))
-def test_a_buffer_that_filled_its_disk_and_was_drained_takes_as_much_again(tmp_path: Path, mebibytes: int) -> None:
+def test_drained_buffer_accepts_as_much_as_before_its_disk_was_full(tmp_path: Path, mebibytes: int) -> None:
     with small_disk(tmp_path / "disk", mebibytes) as disk:
         buffer, count = fill_and_drain(disk)
         again, _ = fill(buffer, 10 * KIB)
@@ -188,7 +188,7 @@ def test_free_pages_of_the_buffer_count_as_space_for_new_messages(tmp_path: Path
 
 @pytest.mark.fault(6)
 @pytest.mark.parametrize("left", [0, 512 * KIB, 8 * MIB], ids=["nothing", "little", "as-much-as-the-reserve"])
-async def test_on_a_nearly_full_disk_upkeep_gives_free_pages_back(tmp_path: Path, left: int) -> None:
+async def test_upkeep_releases_free_pages_on_a_nearly_full_disk(tmp_path: Path, left: int) -> None:
     with small_disk(tmp_path / "disk", 48) as disk:
         buffer, _ = fill_and_drain(disk)
         size = (disk / "buffer.db").stat().st_size
@@ -213,7 +213,7 @@ def test_a_disk_that_fills_before_the_agent_has_run_can_be_drained(tmp_path: Pat
         buffer.close()
 
 
-def test_a_reserve_of_another_user_is_given_up_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reserve_of_another_user_is_released_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     buffer = Buffer(tmp_path / "buffer.db")
     with monkeypatch.context() as patch:
         refusals = iter([PermissionError(13, "Permission denied")])
@@ -230,7 +230,7 @@ def refuse_once(refusals: Iterator[OSError]) -> None:
 
 
 @pytest.mark.fault(6)
-async def test_the_agent_s_upkeep_keeps_the_reserve_and_makes_it_again_when_there_is_room(tmp_path: Path) -> None:
+async def test_upkeep_of_the_agent_recreates_the_reserve_when_there_is_room(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 4) as disk:
         make_site(disk / "site").close()
         clock = ManualClock()
@@ -256,7 +256,7 @@ async def test_the_agent_s_upkeep_keeps_the_reserve_and_makes_it_again_when_ther
         site.close()
 
 
-def test_a_reserve_of_nothing_is_none(tmp_path: Path) -> None:
+def test_reserve_of_zero_bytes_creates_no_file(tmp_path: Path) -> None:
     Buffer(tmp_path / "buffer.db").close()
     assert (tmp_path / RESERVE_FILE).exists()
     buffer = Buffer(tmp_path / "buffer.db", BufferOptions(reserve_bytes=0))
@@ -267,7 +267,7 @@ def test_a_reserve_of_nothing_is_none(tmp_path: Path) -> None:
     buffer.close()
 
 
-def test_a_reserve_that_cannot_be_made_refuses_no_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reserve_that_cannot_be_created_rejects_no_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A script may have the right to write the buffer, but not its folder."""
     Buffer(tmp_path / "buffer.db", BufferOptions(reserve_bytes=0)).close()
     with monkeypatch.context() as patch:

@@ -41,9 +41,7 @@ NOTE = {"list_name": "ops", "subject": "Pump 3 stopped", "body": "No flow."}
 
 
 @pytest.mark.req("API-01", "API-04")
-async def test_a_program_in_any_language_sends_a_notification_and_asks_for_its_status(
-    local: Local, plant: Plant
-) -> None:
+async def test_http_client_sends_a_notification_and_reads_its_status(local: Local, plant: Plant) -> None:
     sent = await local("POST", "/v1/notifications", {**NOTE, "instance": "pump-3", "script": "watch.sh"})
     assert sent.status == 201
     assert is_id(sent.body["notification_id"])
@@ -93,7 +91,7 @@ async def test_calls_and_writes_are_made_and_their_status_is_answered_without_ce
 
 
 @pytest.mark.req("API-08")
-async def test_a_call_that_is_refused_for_good_is_a_problem_that_says_so(local: Local, plant: Plant) -> None:
+async def test_permanently_rejected_call_is_a_problem_with_the_reason(local: Local, plant: Plant) -> None:
     plant.server.on().answer(422, b"no such part")
     answer = await local("POST", "/v1/external/erp/calls", {"method": "POST", "path": "/orders"})
     assert (answer.status, answer.body["http_status"]) == (502, 422)
@@ -121,7 +119,7 @@ async def test_the_event_log_is_read_by_kind_severity_time_words_and_page_by_pag
     assert second["next_before"] is None
 
 
-async def test_how_the_site_is_can_be_asked(local: Local) -> None:
+async def test_state_of_the_site_can_be_queried(local: Local) -> None:
     await local("POST", "/v1/notifications", NOTE)
     local.health = ForwardHealth(is_ok=False, error_code="link.unreachable", error="central cannot be reached")
     answer = await local("GET", "/v1/site")
@@ -197,7 +195,7 @@ async def test_a_malformed_body_is_refused(
         {"colour": "red"},
     ],
 )
-async def test_a_query_that_makes_no_sense_is_refused_by_name(local: Local, query: dict[str, str]) -> None:
+async def test_invalid_query_is_rejected_by_name(local: Local, query: dict[str, str]) -> None:
     answer = await local("GET", "/v1/events", **query)
     assert (answer.status, answer.body["field"]) == (422, next(iter(query)))
 
@@ -214,7 +212,7 @@ async def test_a_token_that_is_not_utf8_is_refused(local: Local) -> None:
     assert b"auth.unknown" in answer
 
 
-async def test_the_port_serves_nobody_without_its_token(local: Local) -> None:
+async def test_port_requires_its_token(local: Local) -> None:
     wrong = local.token[:-1] + ("a" if local.token[-1] != "a" else "b")
     for method, path in (("POST", "/v1/notifications"), ("GET", "/v1/site"), ("GET", "/v1/nothing")):
         for token in (None, "", wrong, local.token.upper()):
@@ -240,7 +238,7 @@ async def test_a_page_in_a_browser_is_refused_even_with_the_token(local: Local) 
         assert not [name for name in answer.headers if name.lower().startswith("access-control-")]
 
 
-async def test_socket_and_token_are_for_the_agents_user_alone(local: Local) -> None:
+async def test_socket_and_token_are_private_to_the_user_of_the_agent(local: Local) -> None:
     assert stat.S_IMODE((local.folder / "agent.sock").stat().st_mode) == 0o600
     assert stat.S_IMODE((local.folder / "local.token").stat().st_mode) == 0o600
     assert local.url.startswith("http://127.0.0.1:")
@@ -262,7 +260,7 @@ def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
         ensure_token(tmp_path)
 
 
-def test_a_token_that_a_full_disk_or_a_power_cut_left_empty_is_made_anew(tmp_path: Path) -> None:
+def test_empty_token_file_is_recreated(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 1) as disk:
         fill_up(disk)
         with pytest.raises(ConfigError, match="No space left"):
@@ -271,7 +269,7 @@ def test_a_token_that_a_full_disk_or_a_power_cut_left_empty_is_made_anew(tmp_pat
         assert ensure_token(disk) == ensure_token(disk) == (disk / "local.token").read_text().strip()
 
 
-async def test_slow_calls_hold_up_no_notification_and_their_number_is_bounded(
+async def test_slow_calls_delay_no_notification_and_are_limited(
     local: Local, plant: Plant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handlers, "WAITING_MAX", 2)
@@ -303,7 +301,7 @@ async def test_the_description_has_every_route_and_no_other(local: Local) -> Non
             assert all(int(status) in set(http.HTTPStatus) for status in operation["responses"])
 
 
-def test_the_check_against_the_description_notices_a_lie() -> None:
+def test_check_against_the_description_detects_a_deviation() -> None:
     schemas = document()["components"]["schemas"]
     reference = {"$ref": "#/components/schemas/SentNotification"}
     assert misfit({"notification_id": "x"}, reference, schemas, "$") is None
@@ -312,7 +310,7 @@ def test_the_check_against_the_description_notices_a_lie() -> None:
     assert misfit({"notification_id": "x", "more": 1}, reference, schemas, "$")
 
 
-async def test_what_is_unknown_is_a_problem_too(local: Local) -> None:
+async def test_unknown_paths_and_ids_are_problems_too(local: Local) -> None:
     assert (await local("GET", "/v1/nothing")).body["code"] == "http.no_such_path"
     assert (await local("DELETE", "/v1/notifications")).body["code"] == "http.method"
     missing = await local("GET", "/v1/calls/01a1de57-9e44-7863-858d-f15d85e1a8b2")
@@ -322,7 +320,7 @@ async def test_what_is_unknown_is_a_problem_too(local: Local) -> None:
     assert (bad.status, bad.body["code"]) == (422, "call.bad_id")
 
 
-async def test_a_port_that_is_taken_is_waited_for_and_the_socket_is_served_meanwhile(tmp_path: Path) -> None:
+async def test_occupied_port_is_waited_for_and_the_socket_is_served_meanwhile(tmp_path: Path) -> None:
     make_site(tmp_path / "site").close()
     clock = ManualClock()
     with socket.socket() as taken:
@@ -347,7 +345,7 @@ async def test_a_port_that_is_taken_is_waited_for_and_the_socket_is_served_meanw
     assert not (tmp_path / "site" / "agent.sock").exists()
 
 
-async def test_an_agent_serves_it_and_by_default_on_the_socket_alone(tmp_path: Path) -> None:
+async def test_agent_serves_the_api_on_the_socket_only_by_default(tmp_path: Path) -> None:
     site = make_site(tmp_path / "site")
     folder = read_folder(tmp_path / "site")
     site.close()

@@ -68,7 +68,7 @@ def locked_by_another_user(*paths: Path) -> tuple[subprocess.Popen[str], list[st
     return process, refusals
 
 
-def test_a_locked_folder_keeps_neither_script_nor_agent_from_working(open_path: Path) -> None:
+def test_locked_folder_blocks_neither_script_nor_agent(open_path: Path) -> None:
     folder = open_path / "site"
     make_site(folder).close()
     folder.chmod(0o755)
@@ -127,7 +127,7 @@ def test_the_lock_file_of_a_buffer_has_its_mode_and_group(open_path: Path) -> No
         assert (lock.st_uid, lock.st_gid) == (buffer.st_uid, buffer.st_gid)
 
 
-def test_a_new_folder_is_for_its_owner_and_an_existing_one_keeps_its_mode_and_a_warning(open_path: Path) -> None:
+def test_new_folder_is_private_and_an_existing_one_keeps_its_mode_with_a_warning(open_path: Path) -> None:
     new, existing = open_path / "new", open_path / "existing"
     existing.mkdir(mode=0o755)
     for folder in (new, existing):

@@ -20,7 +20,7 @@ def sent(plant: Plant, **given: str) -> dict[str, str | None]:
     return {name: item[name] for name in NAMES if item.get(name) is not None}
 
 
-def test_all_that_is_sent_within_a_context_has_its_provenance(plant: Plant) -> None:
+def test_every_message_sent_within_a_context_has_its_provenance(plant: Plant) -> None:
     whole = {"instance": "pump-3", "script": "leak.py", "execution_id": "run-7", "parent_execution_id": "run-1"}
     with plant.site.context(**whole):
         assert sent(plant) == whole
@@ -31,7 +31,7 @@ def test_all_that_is_sent_within_a_context_has_its_provenance(plant: Plant) -> N
     assert sent(plant) == {}
 
 
-def test_what_a_call_itself_says_wins_and_contexts_nest(plant: Plant) -> None:
+def test_arguments_of_a_call_have_precedence_and_contexts_nest(plant: Plant) -> None:
     with plant.site.context(instance="pump-3", script="a.py"):
         assert sent(plant, script="b.py") == {"instance": "pump-3", "script": "b.py"}
         with plant.site.context(instance="pump-4"):
@@ -39,13 +39,13 @@ def test_what_a_call_itself_says_wins_and_contexts_nest(plant: Plant) -> None:
         assert sent(plant) == {"instance": "pump-3", "script": "a.py"}
 
 
-def test_a_context_ends_also_by_an_error(plant: Plant) -> None:
+def test_context_ends_with_an_error_too(plant: Plant) -> None:
     with pytest.raises(ZeroDivisionError), plant.site.context(instance="pump-3"):
         raise ZeroDivisionError
     assert sent(plant) == {}
 
 
-def test_a_context_is_its_thread_s_own(plant: Plant) -> None:
+def test_context_applies_to_its_thread_only(plant: Plant) -> None:
     seen = []
     with plant.site.context(instance="pump-3"):
         thread = threading.Thread(target=lambda: seen.append(sent(plant)))

@@ -41,7 +41,7 @@ def notify(calls: Calls, message_id: str) -> None:
 
 
 @pytest.mark.req("SF-21", "DEC-26")
-def test_a_health_report_tells_what_waits_what_needs_a_person_and_how_forwarding_goes(
+def test_health_report_has_queue_parked_calls_and_state_of_forwarding(
     calls: Calls, clock: ManualClock, tmp_path: Path
 ) -> None:
     forwarding = ForwardHealth(False, "link.unreachable", "central cannot be reached", clock.now())
@@ -67,7 +67,7 @@ def test_a_health_report_tells_what_waits_what_needs_a_person_and_how_forwarding
     assert report.make().events == {}
 
 
-def test_parked_calls_do_not_make_a_site_look_behind(calls: Calls, clock: ManualClock, tmp_path: Path) -> None:
+def test_parked_calls_do_not_count_as_backlog(calls: Calls, clock: ManualClock, tmp_path: Path) -> None:
     calls.parked()
     clock.advance(86400)
     told = HealthReport(calls.buffer, tmp_path, ForwardHealth, clock).make()
@@ -75,7 +75,7 @@ def test_parked_calls_do_not_make_a_site_look_behind(calls: Calls, clock: Manual
 
 
 @pytest.mark.req("TEL-03", "RES-38")
-def test_an_answer_holds_at_most_what_was_asked_for_and_says_whether_there_is_more(calls: Calls) -> None:
+def test_answer_has_at_most_the_requested_rows_and_says_if_there_are_more(calls: Calls) -> None:
     made = [calls.issue() for _ in range(7)]
     first = calls.answer(Reconcile(0, 3))
     assert [row.call_id for row in first.rows] == made[:3]
@@ -90,7 +90,7 @@ def test_an_answer_holds_at_most_what_was_asked_for_and_says_whether_there_is_mo
     assert len(calls.answer(Reconcile(0, 10**9)).rows) == 7
 
 
-def test_rows_that_would_burst_a_frame_are_told_in_pieces(calls: Calls) -> None:
+def test_rows_beyond_a_frame_are_reported_in_pieces(calls: Calls) -> None:
     for _ in range(300):
         calls.settle(calls.issue(), Park("\x01" * 2048))
     answer = calls.answer(Reconcile(0, 500))
@@ -124,7 +124,7 @@ class Line:
 
 
 @pytest.mark.req("TEL-01")
-async def test_telemetry_begins_where_central_stopped_asking_and_tells_each_change_once(
+async def test_telemetry_starts_after_reconciliation_and_reports_each_change_once(
     calls: Calls, clock: ManualClock
 ) -> None:
     line = Line()
@@ -143,7 +143,7 @@ async def test_telemetry_begins_where_central_stopped_asking_and_tells_each_chan
 
 
 @pytest.mark.req("TEL-02", "TEL-04")
-async def test_what_was_not_acknowledged_is_told_again_and_nothing_waits_for_it(
+async def test_unacknowledged_changes_are_reported_again_and_nothing_waits_for_them(
     calls: Calls, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fieldpost.site.reporting.telemetry.ACK_S", 0.01)
@@ -163,7 +163,7 @@ async def test_what_was_not_acknowledged_is_told_again_and_nothing_waits_for_it(
 
 
 @pytest.mark.req("TEL-02", "TEL-04")
-async def test_telemetry_goes_back_to_where_central_stands(calls: Calls, clock: ManualClock) -> None:
+async def test_telemetry_resumes_at_the_cursor_of_central(calls: Calls, clock: ManualClock) -> None:
     line = Line()
     line.telemetry = telemetry = TelemetrySender(calls.tracking, line.send, clock)
     first, _ = calls.issue(), calls.issue()
@@ -185,7 +185,7 @@ async def test_telemetry_can_be_switched_off(calls: Calls, clock: ManualClock) -
 
 
 @pytest.mark.parametrize("given", [{"health_interval_s": 0}, {"poll_s": 100}, {"telemetry": "yes"}])
-def test_a_setting_out_of_range_is_refused_by_its_name(given: dict[str, object]) -> None:
+def test_setting_out_of_range_is_rejected_by_name(given: dict[str, object]) -> None:
     with pytest.raises(InvalidInput) as raised:
         ReportOptions(**given)  # type: ignore[arg-type]
     assert raised.value.field == next(iter(given))

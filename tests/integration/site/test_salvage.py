@@ -91,7 +91,7 @@ def overwrite(path: Path, offset: int, content: bytes) -> None:
 
 
 @pytest.mark.fault(8)
-def test_whichever_page_is_lost_every_message_is_kept_or_told_by_its_id(tmp_path: Path) -> None:
+def test_loss_of_any_page_keeps_or_names_every_message(tmp_path: Path) -> None:
     whole = tmp_path / "whole.db"
     buffer = Buffer(whole)
     sent = {add(buffer, text): text for text in (f'{{"text": "{"é" * 150 * (n % 30)}"}}' for n in range(60))}
@@ -119,7 +119,7 @@ def test_whichever_page_is_lost_every_message_is_kept_or_told_by_its_id(tmp_path
 
 
 @pytest.mark.fault(8)
-def test_a_damaged_buffer_is_refused_with_what_to_run_and_left_alone(tmp_path: Path) -> None:
+def test_damaged_buffer_is_rejected_with_the_command_to_run_and_not_changed(tmp_path: Path) -> None:
     site = make_site(tmp_path / "site")
     for _ in range(40):
         site.notify.to("ops").send("s", "b" * 900)
@@ -153,7 +153,7 @@ def leaf_of_messages(path: Path) -> int:
 
 
 @pytest.mark.fault(8)
-def test_salvage_tells_what_it_kept_and_what_it_lost(tmp_path: Path) -> None:
+def test_salvage_reports_kept_and_lost_messages(tmp_path: Path) -> None:
     folder = tmp_path / "site"
     site = make_site(folder)
     sent = [site.notify.to("ops").send("s", "b" * 900) for _ in range(40)]
@@ -175,7 +175,7 @@ def test_salvage_tells_what_it_kept_and_what_it_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.fault(8)
-def test_a_log_that_was_cut_short_is_refused_and_what_precedes_the_cut_is_kept(path: Path) -> None:
+def test_truncated_log_is_rejected_and_its_intact_part_kept(path: Path) -> None:
     sent = killed_writer(path, 60)
     os.truncate(log_of(path), log_of(path).stat().st_size * 2 // 3)
     with pytest.raises(Unavailable) as caught:
@@ -191,7 +191,7 @@ def test_a_log_that_was_cut_short_is_refused_and_what_precedes_the_cut_is_kept(p
 
 
 @pytest.mark.fault(8)
-def test_what_was_committed_behind_a_damage_in_the_log_is_kept_too(path: Path) -> None:
+def test_commits_after_a_damaged_part_of_the_log_are_kept_too(path: Path) -> None:
     sent = killed_writer(path, 60)
     # Somewhere in the middle, in a page image; SQLite would see nothing from here on, and write over it.
     overwrite(log_of(path), 32 + (24 + PAGE) * 40 + 24 + 100, b"\xa5" * 64)
@@ -203,7 +203,7 @@ def test_what_was_committed_behind_a_damage_in_the_log_is_kept_too(path: Path) -
 
 
 @pytest.mark.fault(8)
-def test_a_log_whose_head_is_damaged_is_never_taken_for_an_empty_one(path: Path) -> None:
+def test_log_with_a_damaged_header_is_never_mistaken_for_an_empty_one(path: Path) -> None:
     sent = killed_writer(path, 30)
     overwrite(log_of(path), 8, b"\xa5\xa5")
     with pytest.raises(Unavailable) as caught:
@@ -215,7 +215,7 @@ def test_a_log_whose_head_is_damaged_is_never_taken_for_an_empty_one(path: Path)
 
 @pytest.mark.fault(8)
 @pytest.mark.parametrize("is_removed", [False, True])
-def test_a_buffer_that_was_emptied_or_lost_is_refused_and_its_log_left_alone(tmp_path: Path, is_removed: bool) -> None:
+def test_emptied_or_lost_buffer_is_rejected_and_its_log_not_changed(tmp_path: Path, is_removed: bool) -> None:
     """SQLite takes it for a new one, and removes the log with all that scripts were told is on disk."""
     folder = tmp_path / "site"
     make_site(folder).close()
@@ -239,7 +239,7 @@ def test_a_buffer_that_was_emptied_or_lost_is_refused_and_its_log_left_alone(tmp
 
 @pytest.mark.fault(8)
 @pytest.mark.parametrize("is_removed", [False, True])
-def test_of_a_buffer_that_was_emptied_or_lost_what_is_in_the_log_is_kept(path: Path, is_removed: bool) -> None:
+def test_log_of_an_emptied_or_lost_buffer_is_salvaged(path: Path, is_removed: bool) -> None:
     sent = killed_writer(path, 60)
     log = log_of(path).read_bytes()
     if is_removed:
@@ -253,7 +253,7 @@ def test_of_a_buffer_that_was_emptied_or_lost_what_is_in_the_log_is_kept(path: P
 
 
 @pytest.mark.fault(8)
-def test_a_buffer_that_was_emptied_is_refused_also_where_there_is_no_log(path: Path) -> None:
+def test_emptied_buffer_without_a_log_is_rejected_too(path: Path) -> None:
     buffer = Buffer(path)
     add(buffer)
     buffer.close()
@@ -268,7 +268,7 @@ def test_a_buffer_that_was_emptied_is_refused_also_where_there_is_no_log(path: P
 @pytest.mark.parametrize(
     ("calls", "number"), [("pwrite64", 3), ("fsync", 1), ("link,linkat", 1), ("unlink,unlinkat", 1)]
 )
-def test_a_process_that_dies_while_it_makes_the_buffer_leaves_none_or_a_whole_one(
+def test_process_killed_while_creating_the_buffer_leaves_none_or_a_complete_one(
     path: Path, calls: str, number: int
 ) -> None:
     strace = strace_with("-o", "/dev/null", "-e", f"trace={calls}", "-e", f"inject={calls}:signal=KILL:when={number}")
@@ -279,7 +279,7 @@ def test_a_process_that_dies_while_it_makes_the_buffer_leaves_none_or_a_whole_on
     buffer.close()
 
 
-def test_a_log_that_never_was_synced_is_no_damage(path: Path) -> None:
+def test_unsynced_log_is_not_damage(path: Path) -> None:
     sent = killed_writer(path, 3)
     Buffer(path).close()
     log_of(path).write_bytes(bytes(PAGE))
@@ -287,7 +287,7 @@ def test_a_log_that_never_was_synced_is_no_damage(path: Path) -> None:
     assert set(payloads(path)) == set(sent)
 
 
-def test_a_log_in_which_somebody_is_at_work_is_not_taken_for_damaged(path: Path) -> None:
+def test_log_in_use_is_not_mistaken_for_damaged(path: Path) -> None:
     """It never is whole at the moment of a look; whoever opened it has had SQLite read it through."""
     killed_writer(path, 60)
     overwrite(log_of(path), 32 + (24 + PAGE) * 40 + 24 + 100, b"\xa5" * 64)
@@ -308,7 +308,7 @@ print(is_in_use(Path(sys.argv[1])))
 
 
 @pytest.mark.fault(8)
-def test_the_doctor_finds_an_index_that_knows_another_id_than_its_table(path: Path) -> None:
+def test_doctor_finds_an_index_that_differs_from_its_table(path: Path) -> None:
     """Nothing that only counts would meet it."""
     buffer = Buffer(path)
     sent = [add(buffer) for _ in range(3)]
@@ -366,7 +366,7 @@ def test_a_script_that_writes_during_a_salvage_loses_nothing(path: Path) -> None
 
 @pytest.mark.fault(8)
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
-def test_an_interrupted_salvage_keeps_everybody_out_and_goes_on_when_run_again(path: Path, number: int) -> None:
+def test_interrupted_salvage_blocks_access_and_continues_when_run_again(path: Path, number: int) -> None:
     """Killed at each change of a name in turn: log, index, file aside, and the fresh one into place."""
     sent = killed_writer(path, 12)
     program = (
@@ -387,7 +387,7 @@ def test_an_interrupted_salvage_keeps_everybody_out_and_goes_on_when_run_again(p
     assert len(list(path.parent.glob("buffer.db.damaged-*Z"))) == 1
 
 
-def test_no_table_and_no_column_is_forgotten_by_salvage_or_export(path: Path) -> None:
+def test_salvage_and_export_cover_every_table_and_column(path: Path) -> None:
     """Whoever adds one decides here what becomes of it when a buffer is salvaged or exported."""
     connection = connect(path)
     tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
@@ -405,7 +405,7 @@ def test_no_table_and_no_column_is_forgotten_by_salvage_or_export(path: Path) ->
     connection.close()
 
 
-def test_a_salvage_without_a_buffer_says_so(path: Path) -> None:
+def test_salvage_without_a_buffer_reports_it(path: Path) -> None:
     with pytest.raises(NotFound) as caught:
         salvage(path, NOW)
     assert caught.value.code == "buffer.none"
@@ -423,7 +423,7 @@ VALUES (:id, 'external_call', 'erp POST /orders', :status, :error, 0, 0, :end, :
 """
 
 
-def test_messages_and_records_agree_after_rows_came_from_elsewhere(path: Path) -> None:
+def test_messages_and_records_agree_after_an_import(path: Path) -> None:
     connection = connect(path)
     connection.execute(TRACKED, {"id": "without-record", "status": "parked"})
     connection.execute(TRACKED, {"id": "ended", "status": "pending"})

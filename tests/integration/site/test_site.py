@@ -42,14 +42,14 @@ def buffered(folder: Path, notification_id: str) -> Message:
 
 
 @pytest.mark.req("API-01", "RES-17")
-def test_send_returns_an_id_made_here_and_the_notification_is_already_in_the_buffer(site: Site, folder: Path) -> None:
+def test_send_returns_a_local_id_after_buffering_the_notification(site: Site, folder: Path) -> None:
     notification_id = site.notify.to("operators").send("Pump 3 stopped", "No flow.")
     assert is_id(notification_id)
     assert buffered(folder, notification_id).message_id == notification_id
 
 
 @pytest.mark.req("API-01")
-def test_send_opens_no_connection_whatever_the_address_of_central(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_send_opens_no_connection_with_any_address_of_central(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("send touched the network")
 
@@ -93,12 +93,12 @@ def test_the_buffered_payload_holds_list_name_texts_id_and_provenance_and_no_rec
 @pytest.mark.req("API-02")
 @pytest.mark.bad_input(1)
 @pytest.mark.parametrize("name", ["ops-by-mail", "ops-by-webhook", "nobody has heard of this list", "ops ü"])
-def test_a_list_of_any_type_and_also_an_unknown_one_is_taken_alike(site: Site, name: str) -> None:
+def test_lists_of_any_type_and_unknown_ones_are_accepted(site: Site, name: str) -> None:
     notification_id = site.notify.to(name).send("s", "b")
     assert site.notify.status(notification_id).status == "forwarding"
 
 
-def test_a_second_process_sees_what_the_first_has_sent(site: Site, folder: Path) -> None:
+def test_second_process_sees_messages_of_the_first(site: Site, folder: Path) -> None:
     notification_id = site.notify.to("ops").send("s", "b")
     program = "import sys; from fieldpost import Site; print(Site.open(sys.argv[1]).notify.status(sys.argv[2]).status)"
     command = [sys.executable, "-c", program, str(folder), notification_id]
@@ -206,7 +206,7 @@ def test_a_new_folder_holds_settings_token_and_buffer(site: Site, folder: Path) 
     assert read_folder(folder).endpoint().token == TOKEN
 
 
-def test_a_missing_buffer_is_made_when_a_site_is_opened(site: Site, folder: Path) -> None:
+def test_missing_buffer_is_created_when_a_site_is_opened(site: Site, folder: Path) -> None:
     site.close()
     for file in folder.glob("buffer.db*"):
         file.unlink()
@@ -214,27 +214,27 @@ def test_a_missing_buffer_is_made_when_a_site_is_opened(site: Site, folder: Path
         assert opened.notify.to("ops").send("s", "b")
 
 
-def test_a_folder_is_made_once(site: Site, folder: Path) -> None:
+def test_folder_is_created_once(site: Site, folder: Path) -> None:
     with pytest.raises(Conflict) as caught:
         make_site(folder)
     assert caught.value.code == "site.exists"
 
 
 @pytest.mark.parametrize("name", ['quo"te', "back\\slash", "ümlaut", "a = 1"])
-def test_any_name_that_is_taken_is_read_back_as_given(folder: Path, name: str) -> None:
+def test_any_accepted_name_is_read_back_unchanged(folder: Path, name: str) -> None:
     Site.create(folder, name, "http://127.0.0.1:9", TOKEN).close()
     assert read_folder(folder).name == name
 
 
 @pytest.mark.parametrize("name", [".", "..", "", " ", "two\nlines", "x" * 257])
-def test_a_name_that_central_refuses_makes_no_folder(folder: Path, name: str) -> None:
+def test_name_that_central_rejects_creates_no_folder(folder: Path, name: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         Site.create(folder, name, "http://127.0.0.1:9", TOKEN)
     assert (caught.value.field, folder.exists()) == ("name", False)
 
 
 @pytest.mark.parametrize("token", ["", "hunter2", TOKEN.replace("site", "api"), "fp_site_x"])
-def test_what_is_no_site_token_makes_no_folder(folder: Path, token: str) -> None:
+def test_invalid_site_token_creates_no_folder(folder: Path, token: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Site.create(folder, "plant-7", "http://127.0.0.1:9", token)
     assert caught.value.code == "site.token"
@@ -242,7 +242,7 @@ def test_what_is_no_site_token_makes_no_folder(folder: Path, token: str) -> None
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_missing_folder_says_how_to_make_one(folder: Path) -> None:
+def test_missing_folder_is_an_error_with_a_remedy(folder: Path) -> None:
     with pytest.raises(ConfigError, match="fieldpost site init"):
         Site.open(folder)
     folder.mkdir()
@@ -252,14 +252,14 @@ def test_a_missing_folder_says_how_to_make_one(folder: Path) -> None:
 
 @pytest.mark.bad_input(6)
 @pytest.mark.parametrize("value", [None, 5, b"site", "a\x00b", ["site"]])
-def test_what_is_no_folder_s_name_is_refused_by_name(value: object) -> None:
+def test_invalid_folder_name_is_rejected_by_name(value: object) -> None:
     for act in (lambda: Site.open(value), lambda: Site.create(value, "p", "https://c", TOKEN)):  # type: ignore[arg-type]
         with pytest.raises(InvalidInput) as caught:
             act()
         assert caught.value.field == "folder"
 
 
-def test_a_folder_that_cannot_be_made_is_a_typed_error(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created_is_a_typed_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "site"):
         with pytest.raises(ConfigError, match="cannot be created") as caught:
@@ -320,7 +320,7 @@ def test_sending_needs_no_token(site: Site, folder: Path) -> None:
     assert site.notify.to("ops").send("s", "b")
 
 
-def test_a_closed_site_says_so(site: Site) -> None:
+def test_closed_site_raises_an_error(site: Site) -> None:
     with site:
         pass
     with pytest.raises(Conflict) as caught:
@@ -341,7 +341,7 @@ def test_a_clock_that_was_wrong_when_it_was_sent_delays_nothing(site: Site, fold
 
 
 @pytest.mark.req("CHN-01")
-def test_an_alarm_travels_with_its_fields_and_is_part_of_what_a_key_stands_for(site: Site, folder: Path) -> None:
+def test_alarm_is_sent_with_its_fields_and_part_of_the_content_of_a_key(site: Site, folder: Path) -> None:
     to = site.notify.to("operators")
     alarm = {"severity": "critical", "incident": "pump 3", "is_cleared": True}
     raised = to.send("Pump 3", "b", key="k", severity="critical", incident="pump 3", is_cleared=True)

@@ -41,7 +41,7 @@ def told(site: Site, wanted: SiteEventFilter | None = None) -> list[SiteEvent]:
 
 
 @pytest.mark.req("SF-20", "RES-05")
-def test_of_cached_calls_everything_is_told(plant: Plant) -> None:
+def test_every_event_of_cached_calls_is_logged(plant: Plant) -> None:
     delivered = plant.site.external("erp").call("POST", "/orders", instance="pump-3", script="order.py")
     assert plant.kinds(delivered) == ["queued", "delivered"]
     queued, arrived = plant.events(delivered)
@@ -67,7 +67,7 @@ def test_of_cached_calls_everything_is_told(plant: Plant) -> None:
 
 
 @pytest.mark.req("SF-20", "RES-05", "DEC-13")
-def test_of_notifications_only_what_goes_wrong_is_told(site: Site, clock: ManualClock) -> None:
+def test_only_failures_of_notifications_are_logged(site: Site, clock: ManualClock) -> None:
     passed, refused, later = [site.notify.to("ops").send("s", "b") for _ in range(3)]
     now = clock.now()
     decisions = [(passed, Clear()), (refused, Box("list.bad", "no")), (later, TryAgain(now, "busy"))]
@@ -78,7 +78,7 @@ def test_of_notifications_only_what_goes_wrong_is_told(site: Site, clock: Manual
 
 
 @pytest.mark.req("RES-05")
-def test_of_notifications_all_is_told_where_the_settings_say_so(tmp_path: Path, clock: ManualClock) -> None:
+def test_all_events_of_notifications_are_logged_if_configured(tmp_path: Path, clock: ManualClock) -> None:
     make_site(tmp_path / "site").close()
     with (tmp_path / "site" / "site.toml").open("a") as settings:
         settings.write('\n[events]\nnotifications = "all"\n')
@@ -114,9 +114,7 @@ class Line:
 
 
 @pytest.mark.req("RES-05")
-async def test_trouble_on_the_way_to_central_is_told_once_per_kind_and_when_it_is_over(
-    site: Site, clock: ManualClock
-) -> None:
+async def test_problems_with_central_are_logged_once_per_kind_and_when_resolved(site: Site, clock: ManualClock) -> None:
     line = Line()
     forwarder = Forwarder(site._buffer, line, ForwardOptions(), clock, Random(1))
     for error in ("link.unreachable", "link.unreachable", "link.denied", None, None):
@@ -132,7 +130,7 @@ async def test_trouble_on_the_way_to_central_is_told_once_per_kind_and_when_it_i
     assert [entry.kind for entry in told(site)[2:]] == ["forwarding_resumed"]
 
 
-def test_a_notification_that_waits_too_long_is_told_once_until_none_does(site: Site, clock: ManualClock) -> None:
+def test_overdue_notifications_are_logged_once_until_none_is_left(site: Site, clock: ManualClock) -> None:
     upkeep = BufferUpkeep(site._buffer, clock, events=EventOptions(waiting_s=600))
     waiting = site.notify.to("ops").send("s", "b")
     for seconds, count in ((600, 0), (1, 1), (600, 1)):
@@ -147,7 +145,7 @@ def test_a_notification_that_waits_too_long_is_told_once_until_none_does(site: S
     assert len(told(site, SiteEventFilter(kind="waiting_long"))) == 2
 
 
-def test_an_entry_is_written_with_what_it_tells_of_or_not_at_all(plant: Plant) -> None:
+def test_entry_and_its_change_are_committed_together(plant: Plant) -> None:
     plant.site._buffer.write(
         lambda cursor: cursor.execute(
             "CREATE TRIGGER refuse BEFORE INSERT ON events BEGIN SELECT raise(ABORT, 'no room'); END"
@@ -165,7 +163,7 @@ def fill(buffer: Buffer, clock: ManualClock, count: int, text: str = "x" * 100) 
     buffer.write(lambda cursor: event_log.append(cursor, entries))
 
 
-def test_entries_go_after_thirty_days(site: Site, clock: ManualClock) -> None:
+def test_entries_are_deleted_after_thirty_days(site: Site, clock: ManualClock) -> None:
     fill(site._buffer, clock, 3)
     clock.advance(30 * 86_400)
     fill(site._buffer, clock, 2)
@@ -193,7 +191,7 @@ def test_beyond_its_size_the_log_loses_its_oldest_entries_first(site: Site, cloc
     assert left
 
 
-def test_a_sequence_is_not_used_again_when_all_is_gone(site: Site, clock: ManualClock) -> None:
+def test_sequence_is_not_reused_when_the_log_is_empty(site: Site, clock: ManualClock) -> None:
     fill(site._buffer, clock, 3)
     clock.advance(90 * 86_400)
     asyncio.run(BufferUpkeep(site._buffer, clock).sweep())
@@ -202,7 +200,7 @@ def test_a_sequence_is_not_used_again_when_all_is_gone(site: Site, clock: Manual
     assert told(site)[0].sequence == 4
 
 
-def test_a_text_without_end_is_cut(site: Site, clock: ManualClock) -> None:
+def test_overlong_text_is_truncated(site: Site, clock: ManualClock) -> None:
     fill(site._buffer, clock, 1, "é" * 100_000)
     assert len(told(site)[0].text.encode()) <= event_log.TEXT_BYTES_MAX
 

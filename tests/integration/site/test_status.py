@@ -55,7 +55,7 @@ async def test_a_buffered_notification_is_forwarding_and_central_is_not_asked(si
     assert central.status_asked == []
 
 
-async def test_a_buffered_notification_tells_of_failed_tries(site: Site) -> None:
+async def test_status_of_a_buffered_notification_has_failed_attempts(site: Site) -> None:
     notification_id = site.notify.to("ops").send("s", "b")
     site._buffer.settle([(notification_id, TryAgain(NOW, "central is full"))], NOW)
     answer = await ask(site, notification_id)
@@ -64,7 +64,7 @@ async def test_a_buffered_notification_tells_of_failed_tries(site: Site) -> None
 
 
 @pytest.mark.req("DEC-13")
-async def test_what_lies_in_the_box_is_rejected_with_its_reason(site: Site, central: LinkCentral) -> None:
+async def test_notification_in_the_box_is_rejected_with_its_reason(site: Site, central: LinkCentral) -> None:
     notification_id = site.notify.to("ops").send("s", "b")
     site._buffer.settle([(notification_id, Box("notification.conflict", "another has this id"))], NOW)
     answer = await ask(site, notification_id)
@@ -74,7 +74,9 @@ async def test_what_lies_in_the_box_is_rejected_with_its_reason(site: Site, cent
 
 
 @pytest.mark.req("API-03", "API-05", "RES-02")
-async def test_what_left_the_site_is_asked_of_central_with_the_site_s_token(site: Site, central: LinkCentral) -> None:
+async def test_status_of_a_forwarded_notification_is_requested_with_the_site_token(
+    site: Site, central: LinkCentral
+) -> None:
     central.statuses[SOME_ID] = StatusAnswer(
         SOME_ID,
         "delivered",
@@ -101,7 +103,7 @@ async def test_what_left_the_site_is_asked_of_central_with_the_site_s_token(site
 
 @pytest.mark.req("RES-01")
 @pytest.mark.bad_input(7)
-async def test_an_id_that_nobody_has_is_unknown(site: Site) -> None:
+async def test_id_unknown_everywhere_is_unknown(site: Site) -> None:
     assert (await ask(site, SOME_ID)).status == "unknown"
 
 
@@ -109,7 +111,7 @@ async def test_an_id_that_nobody_has_is_unknown(site: Site) -> None:
 @pytest.mark.parametrize(
     "text", ["", "x", SOME_ID.upper(), "{" + SOME_ID + "}", SOME_ID.replace("-", ""), "0" * 36, "../../x", 5, None]
 )
-async def test_a_malformed_id_is_refused_without_asking(site: Site, central: LinkCentral, text: str) -> None:
+async def test_malformed_id_is_rejected_without_a_request(site: Site, central: LinkCentral, text: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         await ask(site, text)
     assert caught.value.field == "notification_id"
@@ -140,7 +142,7 @@ def test_an_unreachable_central_is_unavailable(tmp_path: Path) -> None:
     assert caught.value.code == "link.unreachable"
 
 
-def test_a_site_without_a_usable_token_file_says_so(tmp_path: Path) -> None:
+def test_site_without_a_usable_token_file_reports_it(tmp_path: Path) -> None:
     from fieldpost.core.errors import ConfigError
 
     site = make_site(tmp_path / "site")
@@ -185,7 +187,7 @@ def test_a_dripping_answer_ends_at_the_deadline() -> None:
     assert link_status.DEADLINE_S <= 10
 
 
-async def test_central_may_have_a_certificate_of_its_own_authority(tmp_path: Path) -> None:
+async def test_central_may_use_a_private_authority(tmp_path: Path) -> None:
     authority, stranger = trustme.CA(), trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     stranger.cert_pem.write_to_path(tmp_path / "stranger.pem")

@@ -18,7 +18,7 @@ from support.plant import RETRIES_MAX, Plant
 NOW = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
 
 
-def test_each_new_file_has_an_incarnation_of_its_own(tmp_path: Path) -> None:
+def test_each_new_file_has_a_new_incarnation(tmp_path: Path) -> None:
     seen = set()
     for name in ("a", "b"):
         for _ in range(2):
@@ -45,7 +45,7 @@ def test_every_change_has_the_next_version_and_the_next_place_in_the_change_sequ
 
 
 @pytest.mark.req("TRK-13", "TRK-03")
-def test_a_record_stays_seven_days_after_its_end_and_a_parked_one_for_ever(plant: Plant) -> None:
+def test_ended_record_is_kept_seven_days_and_a_parked_one_forever(plant: Plant) -> None:
     delivered = plant.site.external("erp").call("GET", "/")
     plant.server.on().answer(404)
     with pytest.raises(OperationFailed) as caught:
@@ -87,7 +87,7 @@ def test_the_retention_is_a_setting(plant: Plant) -> None:
         plant.record(call_id)
 
 
-def test_a_purge_goes_in_small_steps_until_nothing_is_left_to_go(plant: Plant) -> None:
+def test_purge_runs_in_small_steps_until_complete(plant: Plant) -> None:
     for _ in range(3):
         plant.site.external("erp").call("GET", "/")
     buffer = plant.site._buffer
@@ -108,7 +108,7 @@ def test_a_purge_goes_in_small_steps_until_nothing_is_left_to_go(plant: Plant) -
         (event_log._DELETE, "PRIMARY KEY"),
     ],
 )
-def test_upkeep_and_cursors_walk_their_indexes(tmp_path: Path, statement: str, index: str) -> None:
+def test_upkeep_and_cursors_use_their_indexes(tmp_path: Path, statement: str, index: str) -> None:
     names = ("before", "limit", "cursor", "skipped", "last")
     buffer = Buffer(tmp_path / "buffer.db")
     plan = buffer.read(
@@ -124,7 +124,7 @@ def test_upkeep_and_cursors_walk_their_indexes(tmp_path: Path, statement: str, i
     ("column", "value"),
     [("status", "gone"), ("category", "notification"), ("terminal_at", 5), ("retry_count", -1), ("status", "parked")],
 )
-def test_the_table_itself_keeps_the_rules(plant: Plant, column: str, value: object) -> None:
+def test_table_enforces_the_rules(plant: Plant, column: str, value: object) -> None:
     call_id = plant.site.external("erp").call("GET", "/")
     plant.site._buffer.write(
         lambda cursor: cursor.execute("UPDATE tracking SET status = 'retrying', terminal_at = NULL, last_error = NULL")
@@ -135,7 +135,7 @@ def test_the_table_itself_keeps_the_rules(plant: Plant, column: str, value: obje
         )
 
 
-def test_an_ended_record_changes_no_more(plant: Plant) -> None:
+def test_ended_record_does_not_change(plant: Plant) -> None:
     call_id = plant.site.external("erp").call("GET", "/")
     before = plant.record(call_id)
     now = plant.clock.now()
@@ -144,7 +144,7 @@ def test_an_ended_record_changes_no_more(plant: Plant) -> None:
     assert plant.record(call_id) == before
 
 
-async def test_upkeep_runs_beside_the_rest_and_stops_when_told(plant: Plant) -> None:
+async def test_upkeep_runs_in_the_background_and_stops_on_request(plant: Plant) -> None:
     plant.site.external("erp").call("GET", "/")
     plant.clock.advance(8 * 86_400)
     stopping = asyncio.Event()

@@ -158,7 +158,7 @@ async def test_a_repetition_is_refused_by_the_key_or_absorbed_by_the_statement(w
 
 
 @pytest.mark.threat(26)
-async def test_what_a_script_gives_is_a_value_and_never_sql(world: World) -> None:
+async def test_parameters_are_values_and_never_sql(world: World) -> None:
     hostile = "x'); DROP TABLE counts; --"
     assert await world.write("count", {"unit": hostile, "n": 1}) == Taken()
     assert await world.rows("SELECT unit FROM counts") == [(hostile,)]
@@ -178,12 +178,12 @@ async def test_free_sql_runs_only_where_it_is_allowed_and_still_by_parameters(wo
 @pytest.mark.parametrize(
     "sql", ["INSERT INTO nothing VALUES (1)", "INSERT INTO counts VALUES (", "UPDATE counts SET x=1"]
 )
-async def test_sql_that_the_database_does_not_understand_is_refused(world: World, sql: str) -> None:
+async def test_invalid_sql_is_rejected(world: World, sql: str) -> None:
     assert isinstance(await world.write(sql, {}, allows_free_sql=True), Refused)
 
 
 @pytest.mark.req("SF-19")
-async def test_what_is_no_longer_defined_is_refused_by_name(world: World) -> None:
+async def test_removed_definition_is_rejected_by_name(world: World) -> None:
     write = check_write(world.definition(), "count", VALUES)
     gone = await world.carrier.attempt(message(write), None)
     assert gone == Refused("database.undefined", "site.toml no longer defines the database connection 'plant'")
@@ -208,7 +208,7 @@ async def test_a_payload_that_cannot_be_read_is_refused_not_raised(file: World, 
     assert answer.code == "message.corrupt"
 
 
-async def test_values_keep_their_kind(world: World) -> None:
+async def test_values_keep_their_type(world: World) -> None:
     real, flag = ("REAL", "INTEGER") if world.url.startswith("sqlite") else ("double precision", "boolean")
     await world.run(f"CREATE TABLE kinds (i BIGINT, f {real}, b {flag}, t TEXT, n TEXT)")
     sql = "INSERT INTO kinds VALUES (:i, :f, :b, :t, :n)"
@@ -237,11 +237,11 @@ SQLITE_TABLE = {
 @pytest.mark.parametrize(
     ("kind", "answer"), [(kind, answer) for answer, kinds in SQLITE_TABLE.items() for kind in kinds]
 )
-def test_each_error_of_sqlite_means_one_thing(kind: type[apsw.Error], answer: type[CarrierAnswer]) -> None:
+def test_each_error_of_sqlite_has_one_meaning(kind: type[apsw.Error], answer: type[CarrierAnswer]) -> None:
     assert isinstance(sqlite.judge("plant", kind("so it is")), answer)
 
 
-async def test_a_file_that_is_missing_is_not_made_and_keeps_the_write(tmp_path: Path) -> None:
+async def test_missing_file_is_not_created_and_the_write_is_kept(tmp_path: Path) -> None:
     world = World(f"sqlite:///{tmp_path / 'nothing.db'}", tmp_path)
     answer = await world.write()
     assert isinstance(answer, NotNow)
@@ -265,7 +265,7 @@ async def test_a_locked_file_is_waited_for_as_long_as_the_attempt_may_take(file:
     holder.close()
 
 
-async def test_a_statement_that_takes_too_long_is_stopped_and_leaves_nothing(file: World) -> None:
+async def test_statement_past_its_timeout_is_cancelled_and_leaves_nothing(file: World) -> None:
     endless = (
         "INSERT INTO counts WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000) "
         "SELECT :call_id, 'x', count(*) FROM n"
@@ -296,7 +296,7 @@ async def test_a_read_only_a_full_and_a_damaged_file_keep_the_write(file: World)
     assert "not a database" in answer.error
 
 
-async def test_a_file_put_in_the_place_of_another_is_written_to(file: World) -> None:
+async def test_replaced_file_is_written_to(file: World) -> None:
     """A connection kept open would go on writing into the file that was taken away."""
     assert await file.write() == Taken()
     os.rename(file.file, file.file.with_suffix(".old"))
@@ -305,7 +305,7 @@ async def test_a_file_put_in_the_place_of_another_is_written_to(file: World) -> 
     assert await file.rows() == [(operation(2), "press ü", 3)]
 
 
-async def test_the_constraints_between_tables_hold_up_to_the_commit(world: World) -> None:
+async def test_foreign_keys_are_checked_at_the_commit(world: World) -> None:
     await world.run("CREATE TABLE units (name TEXT PRIMARY KEY)")
     await world.run("CREATE TABLE stops (unit TEXT REFERENCES units DEFERRABLE INITIALLY DEFERRED)")
     answer = await world.write("INSERT INTO stops VALUES (:unit)", {"unit": "none"}, allows_free_sql=True)
@@ -330,7 +330,7 @@ POSTGRESQL_TABLE = {
 @pytest.mark.parametrize(
     ("sqlstate", "answer"), [(state, answer) for answer, states in POSTGRESQL_TABLE.items() for state in states]
 )
-def test_each_sqlstate_means_one_thing(sqlstate: str, answer: type[CarrierAnswer]) -> None:
+def test_each_sqlstate_has_one_meaning(sqlstate: str, answer: type[CarrierAnswer]) -> None:
     error = asyncpg.PostgresError("so it is")
     error.sqlstate = sqlstate
     assert isinstance(postgresql.judge("plant", error), answer)
@@ -380,13 +380,13 @@ async def test_a_lock_that_lasts_longer_than_the_attempt_keeps_the_write(server:
     await holder.close()
 
 
-async def test_the_statement_timeout_is_told_to_the_server_for_the_one_transaction(server: World) -> None:
+async def test_statement_timeout_is_set_on_the_server_for_one_transaction(server: World) -> None:
     sql = "INSERT INTO counts SELECT :call_id, current_setting('statement_timeout'), 1"
     assert await server.write(sql, {}, allows_free_sql=True, timeout_s=7.5) == Taken()
     assert await server.rows("SELECT unit FROM counts") == [("7500ms",)]
 
 
-async def test_connections_are_reused_and_replaced_when_they_died_idle_at_no_cost(server: World) -> None:
+async def test_connections_are_reused_and_replaced_if_they_died_idle(server: World) -> None:
     sql = "INSERT INTO counts SELECT :call_id, pg_backend_pid()::text, 1"
     definition = {"allows_free_sql": True}
     for number in (1, 2):
@@ -398,7 +398,7 @@ async def test_connections_are_reused_and_replaced_when_they_died_idle_at_no_cos
 
 
 @pytest.mark.req("SF-13")
-async def test_a_port_where_nobody_listens_and_a_database_or_user_that_is_not_there_keep_the_write(
+async def test_closed_port_and_missing_database_or_user_keep_the_write(
     server: World,
 ) -> None:
     socket = server.url.split("?")[1]
@@ -422,7 +422,7 @@ async def test_a_commit_without_an_answer_is_uncertain_and_the_call_id_makes_its
     assert len(await server.rows()) == 1
 
 
-async def test_a_server_that_says_nothing_is_given_up_at_the_deadline(server: World) -> None:
+async def test_silent_server_is_abandoned_at_the_deadline(server: World) -> None:
     async with pg_proxy(server.url) as proxy:
         assert await server.write(url=proxy.url) == Taken()
         proxy.block()
@@ -434,7 +434,7 @@ async def test_a_server_that_says_nothing_is_given_up_at_the_deadline(server: Wo
 
 
 @pytest.mark.dec("DEC-35")
-async def test_a_database_host_is_judged_like_any_other(tmp_path: Path) -> None:
+async def test_database_host_is_checked_like_any_other(tmp_path: Path) -> None:
     async def resolve(_host: str, _port: int) -> Sequence[str]:
         return ["169.254.169.254"]
 
@@ -446,7 +446,7 @@ async def test_a_database_host_is_judged_like_any_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.threat(23)
-async def test_a_password_comes_from_its_file_and_never_back(server: World) -> None:
+async def test_password_is_read_from_its_file_and_never_shown(server: World) -> None:
     file = server.folder / "plant.secret"
     changes: dict[str, Any] = {"password_file": "plant.secret", "statements": {"raise": "SELECT shout(:word)"}}
     body = "BEGIN RAISE EXCEPTION '%', word; END"
@@ -468,7 +468,7 @@ async def test_the_password_of_the_environment_is_not_used(server: World, monkey
     assert await server.write() == Taken()
 
 
-async def test_tls_that_the_server_does_not_speak_keeps_the_write(server: World) -> None:
+async def test_server_without_tls_keeps_the_write(server: World) -> None:
     async with pg_proxy(server.url) as proxy:
         assert isinstance(await server.write(url=proxy.url, tls=True), NotNow)
         assert isinstance(await server.write(url=proxy.url, tls=True, ca_file="no.pem"), NotNow)
@@ -500,7 +500,7 @@ async def test_a_certificate_is_checked_against_the_name_of_the_definition_not_t
     assert len(await server.rows()) == 1
 
 
-async def test_a_missing_driver_is_a_matter_of_set_up_and_keeps_the_write(
+async def test_missing_driver_is_a_configuration_error_and_keeps_the_write(
     server: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "asyncpg", None)

@@ -69,7 +69,7 @@ def write_secret(file: Path, text: str, mode: int = 0o600) -> None:
 
 
 @pytest.mark.req("SF-17", "MSG-05")
-async def test_a_call_arrives_as_it_was_given_under_its_call_id(world: World) -> None:
+async def test_call_arrives_unchanged_under_its_call_id(world: World) -> None:
     write_secret(world.folder / "erp.secret", "Bearer abc.def\n")
     world.url += "/api/v2/"
     answer = await world.call(
@@ -106,7 +106,7 @@ async def test_a_body_of_bytes_or_text_arrives_unchanged(world: World, body: str
 
 @pytest.mark.req("SF-13", "SF-14", "DEC-23")
 @pytest.mark.parametrize("status", [500, 503, 408, 429])
-async def test_a_status_that_may_pass_keeps_the_call(world: World, status: int) -> None:
+async def test_transient_status_keeps_the_call(world: World, status: int) -> None:
     world.server.on().answer(status, "come back\r\n  later", {"Retry-After": "7"})
     answer = await world.call()
     assert isinstance(answer, NotNow)
@@ -117,7 +117,7 @@ async def test_a_status_that_may_pass_keeps_the_call(world: World, status: int) 
 
 @pytest.mark.req("SF-13", "SF-15")
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 422])
-async def test_a_status_that_will_not_pass_refuses_the_call_and_says_why(world: World, status: int) -> None:
+async def test_permanent_status_rejects_the_call_with_the_reason(world: World, status: int) -> None:
     world.server.on().answer(status, "no such order")
     answer = await world.call()
     assert isinstance(answer, Refused)
@@ -125,7 +125,7 @@ async def test_a_status_that_will_not_pass_refuses_the_call_and_says_why(world: 
     assert answer.error.endswith(": no such order")
 
 
-async def test_a_redirect_is_a_refusal_and_never_followed(world: World) -> None:
+async def test_redirect_is_a_rejection_and_never_followed(world: World) -> None:
     world.server.on(path="/orders").redirect("/elsewhere")
     answer = await world.call()
     assert isinstance(answer, Refused)
@@ -135,7 +135,7 @@ async def test_a_redirect_is_a_refusal_and_never_followed(world: World) -> None:
 
 
 @pytest.mark.req("SF-13", "SF-14")
-async def test_a_connection_that_cannot_be_made_keeps_the_call(world: World) -> None:
+async def test_failed_connection_keeps_the_call(world: World) -> None:
     answer = await world.call(defined={"url": f"http://127.0.0.1:{closed_port()}"})
     assert isinstance(answer, NotNow)
     assert "carried out" not in answer.error
@@ -165,7 +165,7 @@ async def test_an_answer_that_drips_is_cut_off_by_one_deadline_for_all(world: Wo
     assert asyncio.get_running_loop().time() - started < 20, "of the fifty that it drips"
 
 
-async def test_of_a_huge_or_broken_answer_the_status_counts_and_little_is_read(world: World) -> None:
+async def test_status_of_a_huge_or_broken_answer_counts_and_little_is_read(world: World) -> None:
     world.server.on().huge(20_000_000, 404).times(1)
     answer = await world.call()
     assert isinstance(answer, Refused)
@@ -206,7 +206,7 @@ async def test_a_server_that_was_restarted_is_called_again_at_once(world: World)
 
 
 @pytest.mark.threat(23)
-async def test_secrets_never_come_back_in_an_error(world: World) -> None:
+async def test_secrets_never_appear_in_an_error(world: World) -> None:
     write_secret(world.folder / "erp.secret", "Bearer very-secret-token-123")
     write_secret(world.folder / "key.secret", "hunter2-hunter2")
     defined = {"secret_headers": {"Authorization": "erp.secret", "X-Api-Key": "key.secret"}}
@@ -242,7 +242,7 @@ async def test_a_secret_file_that_cannot_be_used_keeps_the_call_unsent(world: Wo
 
 
 @pytest.mark.req("SF-19")
-async def test_a_system_that_is_no_longer_defined_refuses_its_calls_by_name(world: World) -> None:
+async def test_calls_to_a_removed_system_are_rejected_by_name(world: World) -> None:
     answer = await world.carrier.attempt(message(world.definition()), None)
     assert answer == Refused("external.undefined", "site.toml no longer defines the external system 'erp'")
 
@@ -264,9 +264,7 @@ async def test_a_payload_that_cannot_be_read_is_refused_not_raised(world: World,
 
 @pytest.mark.dec("DEC-35")
 @pytest.mark.parametrize("address", ["169.254.169.254", "169.254.1.1", "0.0.0.0", "fe80::1", "::ffff:169.254.169.254"])
-async def test_a_name_that_leads_to_a_metadata_or_link_local_address_is_never_called(
-    tmp_path: Path, address: str
-) -> None:
+async def test_metadata_or_link_local_address_is_never_called(tmp_path: Path, address: str) -> None:
     async def resolve(_host: str, _port: int) -> Sequence[str]:
         return [address]
 
@@ -292,7 +290,7 @@ async def test_a_private_address_is_called_and_a_denied_one_when_it_is_listed_by
     assert isinstance(await world.call(defined={"url": url % "other.internal", **plain}), Refused)
 
 
-async def test_a_system_with_an_authority_of_its_own_is_trusted_by_its_ca_file_alone(tmp_path: Path) -> None:
+async def test_system_with_its_own_authority_is_trusted_by_its_ca_file_only(tmp_path: Path) -> None:
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost").configure_cert(context)

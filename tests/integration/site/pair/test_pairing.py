@@ -90,7 +90,7 @@ def test_anything_else_than_the_line_is_refused(line: str) -> None:
         PairInvitation.parse(line)
 
 
-async def test_missing_openssl_is_an_error_with_the_way_out(
+async def test_missing_openssl_is_an_error_with_a_remedy(
     nodes: tuple[SiteNode, SiteNode], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
