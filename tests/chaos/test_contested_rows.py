@@ -87,7 +87,7 @@ async def test_a_thousand_rounds_of_retry_and_discard_at_two_nodes_have_one_winn
 
 @pytest.mark.fault(56)
 @pytest.mark.req("CFG-01", "DEC-03", "DEC-18")
-async def test_what_two_nodes_retry_discard_sweep_and_purge_does_not_vanish(
+async def test_rows_that_two_nodes_retry_discard_sweep_and_purge_do_not_vanish(
     cluster: Cluster, session: aiohttp.ClientSession
 ) -> None:
     quick = {

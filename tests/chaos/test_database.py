@@ -69,9 +69,7 @@ sys.stdin.read()
 
 
 @pytest.mark.fault(33)
-async def test_an_embedded_central_lives_through_a_lock_held_longer_than_it_waits(
-    tmp_path: Path, mail: MailServer
-) -> None:
+async def test_embedded_central_survives_a_lock_held_longer_than_its_timeout(tmp_path: Path, mail: MailServer) -> None:
     file = tmp_path / "central.db"
     async with Cluster(f"sqlite:///{file}", tmp_path, mail) as cluster:
         node = await cluster.start()
@@ -95,7 +93,7 @@ async def test_an_embedded_central_lives_through_a_lock_held_longer_than_it_wait
 
 
 @pytest.mark.fault(32)
-async def test_two_nodes_whose_connections_are_all_taken_put_sites_off_and_recover(cluster: Cluster) -> None:
+async def test_two_nodes_with_exhausted_pools_defer_sites_and_recover(cluster: Cluster) -> None:
     """For half a minute every statement on the table waits, until no connection of either node is free."""
     nodes = await started_together(cluster, 2)
     await cluster.furnish(*LISTS)
@@ -135,7 +133,9 @@ READ = HOLD.replace("BEGIN IMMEDIATE", "BEGIN").replace(
 
 
 @pytest.mark.fault(34)
-async def test_an_embedded_central_tells_of_a_log_that_a_long_read_makes_grow(tmp_path: Path, mail: MailServer) -> None:
+async def test_embedded_central_reports_a_log_that_grows_because_of_a_long_read(
+    tmp_path: Path, mail: MailServer
+) -> None:
     file = tmp_path / "central.db"
     async with Cluster(f"sqlite:///{file}", tmp_path, mail) as cluster, aiohttp.ClientSession() as session:
         node = await cluster.start(environment={"FIELDPOST_FRONT__BYTES_PER_S": "1e9"})

@@ -43,7 +43,7 @@ async def test_two_nodes_drain_twenty_thousand_notifications_once_each(cluster: 
 
 @pytest.mark.fault(22)
 @pytest.mark.req("CFG-10", "CFG-11", "DEC-01")
-async def test_of_two_nodes_on_twenty_thousand_one_dies_and_the_other_finishes(cluster: Cluster) -> None:
+async def test_one_of_two_nodes_dies_and_the_other_finishes_twenty_thousand(cluster: Cluster) -> None:
     drain = await drained_with_a_death(cluster, 20_000)
     assert (drain.verdict.is_whole, drain.verdict.delivered) == (True, 20_000)
     assert drain.verdict.copies_too_many <= drain.in_flight
@@ -63,7 +63,7 @@ async def test_fifty_kills_lose_nothing(cluster: Cluster, rng: random.Random) ->
 
 @pytest.mark.fault(23)
 @pytest.mark.req("DEC-03")
-async def test_twenty_pauses_lose_nothing_and_turn_nothing_back(cluster: Cluster, rng: random.Random) -> None:
+async def test_twenty_pauses_lose_nothing_and_revert_no_state(cluster: Cluster, rng: random.Random) -> None:
     await cluster.watch_statuses()
     verdict, copies_max = await paused_again_and_again(cluster, 20, rng)
     assert verdict.is_whole

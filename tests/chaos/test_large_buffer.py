@@ -29,7 +29,7 @@ FROM ids
 
 @pytest.mark.fault(70)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-async def test_an_agent_starts_on_a_million_rows_as_on_one(tmp_path: Path) -> None:
+async def test_agent_starts_on_a_million_rows_as_fast_as_on_one(tmp_path: Path) -> None:
     async with link_central() as central:
         folder = tmp_path / "site"
         make_site(folder, central.url).close()

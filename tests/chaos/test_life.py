@@ -10,5 +10,5 @@ from support.life_machine import walk
 
 @pytest.mark.timeout(1800)
 @pytest.mark.req("DEC-03", "DEC-05", "DEC-06", "DEC-11")
-def test_many_long_lives_are_as_the_model_has_them(store_url: str) -> None:
+def test_many_long_random_runs_agree_with_the_model(store_url: str) -> None:
     apart(partial(walk, store_url, lives=500, steps=60, is_new=True))

@@ -65,7 +65,7 @@ def left(site: Site) -> int:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.fault(16)
-async def test_after_a_day_without_central_two_hundred_thousand_rows_arrive_and_memory_stays_flat(
+async def test_two_hundred_thousand_rows_arrive_after_a_day_without_central_in_constant_memory(
     store_url: str, tmp_path: Path
 ) -> None:
     clock = ManualClock()
@@ -101,7 +101,7 @@ async def test_after_a_day_without_central_two_hundred_thousand_rows_arrive_and_
 
 @pytest.mark.timeout(600)
 @pytest.mark.fault(19)
-async def test_at_eight_kilobits_a_second_every_row_arrives_once_over_one_connection(
+async def test_every_row_arrives_once_over_one_connection_of_eight_kilobits_a_second(
     sqlite_url: str, tmp_path: Path
 ) -> None:
     clock = SystemClock()
@@ -126,7 +126,7 @@ async def test_at_eight_kilobits_a_second_every_row_arrives_once_over_one_connec
 
 @pytest.mark.timeout(300)
 @pytest.mark.fault(18)
-async def test_a_site_leaves_a_frozen_node_for_another_within_half_a_minute_and_a_bit(
+async def test_site_leaves_a_frozen_node_for_another_within_about_half_a_minute(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     """The kernel of the frozen node still takes every byte; only answers and pongs fail to come."""

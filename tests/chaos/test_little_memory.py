@@ -68,9 +68,7 @@ class SendingSite:
 @pytest.mark.timeout(600)
 @pytest.mark.fault(60)
 @pytest.mark.needs("linux")
-async def test_with_little_memory_central_puts_off_what_it_has_no_room_for_and_loses_nothing(
-    pg_url: str, tmp_path: Path
-) -> None:
+async def test_central_with_little_memory_defers_notifications_and_loses_nothing(pg_url: str, tmp_path: Path) -> None:
     """A library may end the process where it gets no memory; then it is started again, as a service manager does."""
     async with RunningCentral(pg_url, tmp_path / "central", first="pass; ") as idle:
         limit = data_bytes(idle.pid) + LEFT

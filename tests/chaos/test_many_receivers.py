@@ -13,5 +13,5 @@ SIZE = CrowdSize(receivers=1000, hanging=50, failing=50, silent=20, events=3, ba
 @pytest.mark.dec("DEC-09", "DEC-22", "DEC-46", "DEC-47")
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(sys.platform != "linux", reason="needs 127.0.0.2")
-async def test_a_thousand_receivers_of_which_some_hang_fail_or_cannot_be_resolved(pg_url: str) -> None:
+async def test_thousand_receivers_some_of_which_hang_fail_or_do_not_resolve(pg_url: str) -> None:
     check(await run_crowd(pg_url, SIZE), SIZE)

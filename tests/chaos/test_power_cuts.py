@@ -9,7 +9,7 @@ from support.storage_ordeals import CONFIRMED_BEFORE_CUT, cut_the_power_of_a_sit
 
 
 @pytest.mark.fault(3)
-def test_twenty_power_cuts_of_a_site_take_nothing_that_was_confirmed(tmp_path: Path) -> None:
+def test_twenty_power_cuts_of_a_site_lose_nothing_confirmed(tmp_path: Path) -> None:
     """One buffer lives through all of them."""
     with PowerDisk(tmp_path, 256) as disk:
         confirmed = [cut_the_power_of_a_site(disk) for _ in range(20)]
@@ -17,7 +17,7 @@ def test_twenty_power_cuts_of_a_site_take_nothing_that_was_confirmed(tmp_path: P
 
 
 @pytest.mark.fault(4)
-async def test_ten_power_cuts_of_central_take_nothing_that_it_acked(tmp_path: Path) -> None:
+async def test_ten_power_cuts_of_central_lose_nothing_acked(tmp_path: Path) -> None:
     with PowerDisk(tmp_path, 512) as disk:
         for _ in range(10):
             assert await cut_the_power_of_central(disk, tmp_path) > 100

@@ -25,7 +25,7 @@ READS_MAX = {"postgresql": 6_000, "sqlite": 400}
 
 @pytest.mark.req("DSP-06", "DEC-08", "DEC-09")
 @pytest.mark.parametrize("how", ["saturated", "behind an open breaker"])
-async def test_the_others_first_attempts_are_not_slower_for_it(store_url: str, how: str) -> None:
+async def test_blocked_list_does_not_slow_first_attempts_of_others(store_url: str, how: str) -> None:
     async with open_centre(store_url) as centre:
         await centre.add_channel()
         await centre.add_channel("down", default=False)

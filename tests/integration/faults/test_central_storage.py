@@ -22,14 +22,14 @@ from support.storage_ordeals import cut_the_power_of_central
 
 @pytest.mark.fault(4)
 @pytest.mark.req("DEC-01", "DEC-02", "ING-03")
-async def test_a_power_cut_of_central_takes_nothing_that_it_acked(tmp_path: Path) -> None:
+async def test_power_cut_of_central_loses_nothing_acked(tmp_path: Path) -> None:
     with PowerDisk(tmp_path, 96) as disk:
         assert await cut_the_power_of_central(disk, tmp_path) > 100
 
 
 @pytest.mark.fault(7)
 @pytest.mark.req("ING-05", "SF-07")
-async def test_a_full_disk_of_central_is_told_and_its_sites_keep_what_they_have(
+async def test_full_disk_of_central_is_reported_and_sites_keep_their_messages(
     tmp_path: Path, sqlite_files: SqliteFiles
 ) -> None:
     with small_disk(tmp_path / "disk", 16) as disk:

@@ -16,9 +16,7 @@ SLOTS = 16
 
 @pytest.mark.fault(26)
 @pytest.mark.req("DEC-04")
-async def test_a_clock_that_jumps_during_backoff_makes_neither_a_burst_nor_a_loss(
-    sqlite_url: str, clock: ManualClock
-) -> None:
+async def test_clock_jump_during_backoff_causes_neither_a_burst_nor_a_loss(sqlite_url: str, clock: ManualClock) -> None:
     async with open_centre(sqlite_url, clock) as centre:
         await centre.add_channel(max_retries=10, retry_delay_s=60.0)
         sent = []

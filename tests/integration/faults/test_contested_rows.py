@@ -27,7 +27,7 @@ async def centres(store_url: str, clock: ManualClock) -> AsyncIterator[list[Cent
 
 @pytest.mark.fault(57)
 @pytest.mark.req("CMD-04", "CMD-05", "DEC-03", "DEC-15")
-async def test_of_those_who_retry_and_discard_a_row_one_wins_while_it_is_swept(centres: list[Centre]) -> None:
+async def test_one_of_concurrent_retries_and_discards_wins_during_sweeps(centres: list[Centre]) -> None:
     """Rounds on a row each, while dispatchers take up what was retried; tests/chaos has a thousand on one row."""
     rows = await park_many(centres[0], 300)
     nodes = [centre.dispatcher(f"node-{number}", slots=200, slots_per_key=200) for number, centre in enumerate(centres)]
@@ -45,7 +45,7 @@ async def test_of_those_who_retry_and_discard_a_row_one_wins_while_it_is_swept(c
 
 @pytest.mark.fault(56, 57)
 @pytest.mark.req("CFG-01", "DEC-03", "DEC-15", "DEC-18")
-async def test_retry_discard_purge_and_sweep_want_the_same_rows_and_nothing_vanishes(
+async def test_retry_discard_purge_and_sweep_of_the_same_rows_lose_nothing(
     centres: list[Centre],
 ) -> None:
     rows = await park_many(centres[0], 400)

@@ -57,7 +57,7 @@ TROUBLES = {
 
 
 @pytest.mark.fault(66)
-async def test_a_database_that_takes_nothing_is_waited_for(durable_cluster: Cluster, pg_server: PostgresServer) -> None:
+async def test_unavailable_database_is_waited_for(durable_cluster: Cluster, pg_server: PostgresServer) -> None:
     cluster = durable_cluster
     await do(cluster, "create role app login", "alter schema public owner to app")
     node = await cluster.start(url=pg_server.url().replace("postgres@", "app@"))

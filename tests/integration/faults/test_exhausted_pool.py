@@ -57,7 +57,7 @@ async def is_taken(submit: Callable[[], Awaitable[httpx2.Response]]) -> bool:
 
 
 @pytest.mark.fault(32)
-async def test_a_node_without_free_connections_puts_sites_off_and_goes_on_when_there_are(pg_url: str) -> None:
+async def test_node_without_free_connections_defers_sites_and_recovers(pg_url: str) -> None:
     clock = SystemClock()
     store = PostgresStore(parse_url(pg_url), None, connections_max=CONNECTIONS, wait_s=1.0)
     centre = Centre(store, clock, ScriptedAdapter())

@@ -19,7 +19,7 @@ from support.standby import Replicated, query
 
 
 @pytest.mark.fault(31)
-async def test_central_goes_on_with_the_promoted_standby(tmp_path: Path) -> None:
+async def test_central_continues_with_the_promoted_standby(tmp_path: Path) -> None:
     servers = await replicated()
     try:
         # The standby comes first: pool, LISTEN and migration must all pass it over.

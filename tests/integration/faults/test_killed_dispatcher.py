@@ -14,7 +14,7 @@ SLACK_S = 15.0
 
 @pytest.mark.fault(22)
 @pytest.mark.req("CFG-11", "DEC-01", "DEC-07")
-async def test_what_a_killed_dispatcher_held_is_resumed_when_its_lease_is_over(cluster: Cluster) -> None:
+async def test_rows_of_a_killed_dispatcher_are_resumed_after_their_lease(cluster: Cluster) -> None:
     victim = await cluster.start()
     await cluster.furnish("ops", "it", "night")
     cluster.mail.on("dot").keep_mail().hang().times(24)
@@ -52,7 +52,7 @@ async def test_what_a_killed_dispatcher_held_is_resumed_when_its_lease_is_over(c
 
 @pytest.mark.fault(22)
 @pytest.mark.req("CFG-10", "CFG-11", "DEC-01")
-async def test_of_two_nodes_on_a_backlog_one_dies_and_the_other_finishes(cluster: Cluster) -> None:
+async def test_one_of_two_nodes_dies_and_the_other_finishes_the_backlog(cluster: Cluster) -> None:
     """The short form; tests/chaos drains twenty thousand."""
     drain = await drained_with_a_death(cluster, 2000)
     assert (drain.verdict.is_whole, drain.verdict.delivered) == (True, 2000)

@@ -33,7 +33,7 @@ async def samples(cluster: Cluster) -> int:
 
 
 @pytest.mark.req("DEC-06", "DEC-17")
-async def test_the_lead_moves_when_the_leader_is_killed_and_its_work_goes_on(cluster: Cluster) -> None:
+async def test_lead_moves_when_the_leader_is_killed_and_its_work_continues(cluster: Cluster) -> None:
     first, second = await roles(cluster)
     await first.until_logged("purge.finished")
     await until(lambda: samples(cluster), 20, "a sample")
@@ -56,7 +56,7 @@ async def test_the_lead_moves_when_the_leader_is_killed_and_its_work_goes_on(clu
 
 
 @pytest.mark.req("DEC-06")
-async def test_a_leader_that_stops_in_order_is_followed_at_once(cluster: Cluster) -> None:
+async def test_leader_that_stops_in_order_is_replaced_at_once(cluster: Cluster) -> None:
     first, second = await roles(cluster)
     assert await first.stop() == 0
     resigned = await cluster.query("select lease_until <= clock_timestamp() as is_over, owner from leases")
@@ -65,7 +65,7 @@ async def test_a_leader_that_stops_in_order_is_followed_at_once(cluster: Cluster
 
 
 @pytest.mark.req("DEC-06", "DEC-04")
-async def test_a_leader_that_was_paused_past_its_lease_leads_no_more(cluster: Cluster) -> None:
+async def test_leader_paused_past_its_lease_no_longer_leads(cluster: Cluster) -> None:
     first, second = await roles(cluster)
     first.pause()
     try:

@@ -27,7 +27,7 @@ sys.stdin.read()
 
 
 @pytest.mark.fault(33)
-async def test_a_batch_that_finds_the_database_locked_is_refused_as_a_whole_and_taken_later(sqlite_url: str) -> None:
+async def test_batch_on_a_locked_database_is_rejected_as_a_whole_and_accepted_later(sqlite_url: str) -> None:
     clock = SystemClock()
     store = SqliteStore(parse_url(sqlite_url), clock, busy_s=0.1)
     async with closing(store):

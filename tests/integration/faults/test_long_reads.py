@@ -24,7 +24,7 @@ MIB = 1024**2
 
 
 @pytest.mark.fault(34)
-async def test_a_log_that_a_long_read_keeps_from_being_written_back_is_told(
+async def test_log_that_grows_because_of_a_long_read_is_reported(
     sqlite_url: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_store, "LOG_BYTES_KEPT", 6 * MIB)

@@ -31,7 +31,7 @@ NONSENSE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.fault(69)
 @pytest.mark.parametrize(("store", "what"), list(zip(("sqlite_url", "pg_url") * 2, NONSENSE, strict=True)))
-async def test_nonsense_in_a_channels_settings_costs_nothing_but_time(
+async def test_invalid_channel_settings_delay_but_lose_nothing(
     request: pytest.FixtureRequest, store: str, what: str
 ) -> None:
     store_url, count = request.getfixturevalue(store), COUNTS[what]

@@ -10,7 +10,7 @@ from support.running_central import until
 
 @pytest.mark.fault(23)
 @pytest.mark.req("DEC-03")
-async def test_what_a_paused_node_reports_late_is_audited_and_changes_nothing(cluster: Cluster) -> None:
+async def test_late_results_of_a_paused_node_are_audited_and_change_nothing(cluster: Cluster) -> None:
     paused = await cluster.start()
     await cluster.furnish("ops")
     await cluster.watch_statuses()

@@ -18,7 +18,7 @@ PAYLOAD = '{"body": "' + "x" * 5000 + '"}'
 @pytest.mark.fault(2)
 @pytest.mark.req("DEC-02", "DEC-24")
 @pytest.mark.parametrize("call", ["pwrite64", "fdatasync"])
-def test_a_script_killed_at_any_write_leaves_its_message_whole_or_not_at_all(tmp_path: Path, call: str) -> None:
+def test_script_killed_at_any_write_leaves_a_complete_message_or_none(tmp_path: Path, call: str) -> None:
     """The n-th write of a process that opens the buffer, submits one message and closes it is its last, for each n."""
     path = tmp_path / "buffer.db"
     buffer = Buffer(path)
@@ -52,7 +52,7 @@ def take_out(path: Path) -> dict[str, str]:
 
 @pytest.mark.fault(3)
 @pytest.mark.req("DEC-01", "DEC-02")
-def test_a_power_cut_takes_nothing_that_was_confirmed(tmp_path: Path) -> None:
+def test_power_cut_loses_nothing_confirmed(tmp_path: Path) -> None:
     with PowerDisk(tmp_path) as disk:
         assert cut_the_power_of_a_site(disk) > 50
 
@@ -76,7 +76,7 @@ def test_after_a_sync_that_failed_nothing_is_confirmed_on_the_same_connection(tm
 
 
 @pytest.mark.fault(5)
-def test_a_disk_that_syncs_no_more_confirms_nothing_more(tmp_path: Path) -> None:
+def test_nothing_is_confirmed_after_the_disk_stops_syncing(tmp_path: Path) -> None:
     path = tmp_path / "buffer.db"
     Buffer(path).close()
     strace = strace_with("-o", "/dev/null", "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=4+")

@@ -32,7 +32,7 @@ MAILS = 200
 @pytest.mark.fault(72)
 @pytest.mark.req("DEC-35")
 @pytest.mark.skipif(sys.platform != "linux", reason="needs 127.0.0.2")
-async def test_a_silent_name_server_holds_the_rows_of_its_own_hosts_and_nobody_else(store_url: str) -> None:
+async def test_silent_name_server_holds_only_rows_of_its_own_hosts(store_url: str) -> None:
     """Receivers that answer and mail are all delivered while 20 of 1,000 names hang; then the 20 are held."""
     gave_up = threading.Event()
 

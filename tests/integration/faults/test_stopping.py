@@ -16,7 +16,7 @@ SLACK_S = 20.0
 
 @pytest.mark.fault(59)
 @pytest.mark.req("DSP-12")
-async def test_a_stopping_node_claims_no_more_and_gives_back_what_it_cannot_finish(cluster: Cluster) -> None:
+async def test_stopping_node_claims_nothing_more_and_releases_unfinished_rows(cluster: Cluster) -> None:
     eight = {"FIELDPOST_DISPATCH__SLOTS": "8"}
     stopping = await cluster.start(environment=LONG_LEASE | SHORT_GRACE | eight)
     await cluster.furnish("ops", "late")
@@ -47,7 +47,7 @@ async def test_a_stopping_node_claims_no_more_and_gives_back_what_it_cannot_fini
 
 
 @pytest.mark.fault(59)
-async def test_what_a_stopping_node_can_finish_within_its_grace_time_it_finishes(cluster: Cluster) -> None:
+async def test_stopping_node_finishes_attempts_within_its_grace_time(cluster: Cluster) -> None:
     node = await cluster.start(environment=LONG_LEASE | LONG_GRACE)
     await cluster.furnish("ops")
     cluster.mail.on("dot").wait(answered := asyncio.Event())

@@ -45,7 +45,7 @@ async def plant(centre: Centre, code: str, condition: str) -> None:
 
 @pytest.mark.fault(30)
 @pytest.mark.parametrize("code", CODES, ids=CODES.values())
-async def test_passing_troubles_are_lived_through_and_never_held_against_a_notification(pg_url: str, code: str) -> None:
+async def test_transient_failures_never_count_against_a_notification(pg_url: str, code: str) -> None:
     async with open_centre(pg_url) as centre:
         await centre.add_channel()
         await centre.add_list()
@@ -68,7 +68,7 @@ async def test_passing_troubles_are_lived_through_and_never_held_against_a_notif
 
 
 @pytest.mark.fault(30)
-async def test_an_end_that_cannot_be_written_for_long_is_kept_until_it_can(pg_url: str) -> None:
+async def test_unwritten_result_is_kept_until_it_can_be_written(pg_url: str) -> None:
     async with open_centre(pg_url, SystemClock()) as centre:
         await centre.add_channel()
         await centre.add_list()
@@ -94,7 +94,7 @@ async def test_an_end_that_cannot_be_written_for_long_is_kept_until_it_can(pg_ur
 
 
 @pytest.mark.fault(30)
-async def test_a_statement_that_really_takes_too_long_is_tried_again(pg_url: str) -> None:
+async def test_statement_past_its_timeout_is_retried(pg_url: str) -> None:
     visitor = await asyncpg.connect(pg_url)
     store = PostgresStore(make_url(pg_url), None, answer_s=1.5)
     try:
