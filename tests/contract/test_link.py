@@ -59,7 +59,7 @@ async def central(store_url: str) -> AsyncIterator[tuple[aiohttp.ClientSession, 
         yield http, {"Authorization": f"Bearer {front.tokens['site']}"}
 
 
-async def test_an_older_site_is_answered_by_this_central_as_it_always_was(store_url: str) -> None:
+async def test_older_site_gets_the_same_answers_from_this_central(store_url: str) -> None:
     """Each recorded frame of a site, in its order; each answer as an older site reads it."""
     async with central(store_url) as (http, headers):
         async with http.ws_connect("/link/v1/data", headers=headers) as websocket:
@@ -162,7 +162,7 @@ async def test_this_site_posts_to_an_older_central_where_a_proxy_refuses_the_web
     assert [r.verdict for r in ack.results] == [r.verdict for r in answer.message.results]
 
 
-async def test_what_an_older_central_cannot_compress_is_sent_plain() -> None:
+async def test_messages_to_an_older_central_without_compression_are_sent_plain() -> None:
     async with older_central(has_websocket=True) as older:
         client = LinkClient(lambda: Endpoint(older.url, TOKEN), LinkSession(), SystemClock())
         await client.submit([Item("id", "ops", "s", "all the same " * 1000)])
@@ -185,7 +185,7 @@ def test_every_message_of_the_recorded_protocol_can_still_be_made_and_read(kind:
 
 
 @pytest.mark.parametrize("path", ["data", "control"])
-async def test_a_newer_site_is_refused_politely_what_this_central_does_not_know(store_url: str, path: str) -> None:
+async def test_unknown_message_of_a_newer_site_is_rejected_and_the_connection_stays(store_url: str, path: str) -> None:
     """Unknown messages, unknown fields, a higher number of the protocol: answered, and the connection stays."""
     async with central(store_url) as (http, headers), http.ws_connect(f"/link/v1/{path}", headers=headers) as websocket:
         await websocket.receive_bytes()
@@ -206,7 +206,7 @@ async def test_a_newer_site_is_refused_politely_what_this_central_does_not_know(
             assert [result.verdict for result in ack.results] == ["accepted"]
 
 
-async def test_an_older_central_without_a_control_connection_is_told_apart_from_one_that_is_away() -> None:
+async def test_older_central_without_a_control_connection_is_distinguished_from_an_unreachable_one() -> None:
     async def hear(message: messages.LinkMessage) -> None:
         raise AssertionError(message)
 

@@ -164,7 +164,7 @@ def test_every_limiting_setting_is_on_the_page(project: Path) -> None:
     assert sorted(name for name in limiting if not re.search(rf"`(?:\[\w+\] )?{name}`", page)) == []
 
 
-def test_every_fixed_limit_is_on_the_page_or_is_said_to_be_none(project: Path) -> None:
+def test_every_fixed_limit_is_on_the_page_or_marked_as_not_a_limit(project: Path) -> None:
     found = set(constants(project))
     assert sorted(found - set(FIXED) - set(NOT_LISTED)) == [], f"add a row to {PAGE} and a line to FIXED here"
     assert sorted({*FIXED, *NOT_LISTED} - found) == [], "these no longer exist"

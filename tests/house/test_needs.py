@@ -38,7 +38,7 @@ def poor(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "name", ["root", "mount", "ptrace", "postfix", "mariadb", "pgbouncer", "tinyproxy", "kannel", "namespaces"]
 )
-def test_a_missing_thing_skips_by_hand_and_fails_in_ci_unless_left_out(
+def test_missing_requirement_skips_by_hand_and_fails_in_ci_unless_left_out(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     with pytest.raises(pytest.skip.Exception, match=f"without {name}: "):
@@ -53,7 +53,9 @@ def test_a_missing_thing_skips_by_hand_and_fails_in_ci_unless_left_out(
 
 @pytest.mark.usefixtures("poor")
 @pytest.mark.parametrize("name", NEEDS)
-def test_what_only_a_try_shows_follows_the_same_rule(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_requirement_found_missing_during_a_test_follows_the_same_rule(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     with pytest.raises(pytest.skip.Exception, match="it failed"):
         cannot_have(name, "it failed")
     monkeypatch.setenv("CI", "true")

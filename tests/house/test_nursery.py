@@ -49,9 +49,7 @@ async def test_a_forked_process_has_its_own_arguments_environment_folder_streams
     assert await run(tmp_path, "site", "parked", FIELDPOST_FOLDER="here") == (0, "No parked calls.\n", "")
 
 
-async def test_a_forked_process_ends_with_the_one_that_asked_for_it_however_that_ends(
-    project: Path, tmp_path: Path
-) -> None:
+async def test_forked_process_ends_with_its_requester_in_any_case(project: Path, tmp_path: Path) -> None:
     make_site(tmp_path / "site").close()
     asking = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", START_AN_AGENT, str(tmp_path / "site")),

@@ -27,12 +27,12 @@ answers = st.builds(StatusAnswer, text, text, st.integers(0, 10_000), maybe, may
 
 
 @given(messages)
-def test_every_message_comes_out_as_it_went_in(message: LinkMessage) -> None:
+def test_every_message_round_trips(message: LinkMessage) -> None:
     assert decode(encode(message)) == message
 
 
 @given(answers)
-def test_every_status_answer_comes_out_as_it_went_in(answer: StatusAnswer) -> None:
+def test_every_status_answer_round_trips(answer: StatusAnswer) -> None:
     assert decode_as(encode(answer), StatusAnswer) == answer
 
 

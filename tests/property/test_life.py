@@ -20,12 +20,12 @@ from support.life_world import World
 
 @pytest.mark.req("LIF-06", "LIF-08", "LIF-09", "LIF-10", "AUD-01", "AUD-02", "AUD-03")
 @pytest.mark.req("DEC-03", "DEC-05", "DEC-06", "DEC-07", "DEC-10", "DEC-11", "DEC-12", "DEC-14")
-def test_every_life_is_as_the_model_has_it(store_url: str) -> None:
+def test_every_random_run_agrees_with_the_model(store_url: str) -> None:
     apart(partial(walk, store_url, lives=40, steps=25))
 
 
 @pytest.mark.req("DEC-10")
-def test_an_unanswered_attempt_that_reached_all_its_targets_is_delivered_even_where_uncertain_ones_park(
+def test_unanswered_attempt_that_reached_all_targets_is_delivered_even_if_uncertain_ones_park(
     store_url: str,
 ) -> None:
     def live() -> None:
@@ -41,9 +41,7 @@ def test_an_unanswered_attempt_that_reached_all_its_targets_is_delivered_even_wh
 
 
 @pytest.mark.req("DEC-03")
-def test_the_walk_notices_a_result_that_is_written_without_its_claim(
-    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_model_detects_a_result_written_without_its_claim(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the update that ends an attempt, without the token that it was claimed under."""
     careful, condition = finishing_sqlite._write_rows, "and notifications.claim_token = u.claim_token"
     sql = careful._texts["sqlite"].element.text  # type: ignore[attr-defined]

@@ -144,7 +144,7 @@ def check_awaiting(before: Notification, t: Transition, until: datetime) -> None
 
 @pytest.mark.req("LIF-08", "LIF-09", "DEC-10", "DEC-11")
 @given(st.sets(st.sampled_from(ADDRESSES)), policies, events, st.data())
-def test_any_sequence_of_outcomes_and_acts_keeps_the_invariants(
+def test_any_sequence_of_outcomes_and_actions_keeps_the_invariants(
     addresses: set[str], policy: Policy, happened: list[Outcome], data: st.DataObject
 ) -> None:
     life = Life(a_notification(Status.PENDING, *(Target(address) for address in sorted(addresses))))

@@ -66,7 +66,7 @@ def test_no_delay_is_shorter_than_promised_nor_longer_than_jitter_allows(
 
 @pytest.mark.req("DEC-19")
 @given(policies, st.integers(1, ATTEMPTS_LIMIT), chances, chances)
-def test_chance_only_ever_adds(policy: RetryPolicy, failure: int, less: float, more: float) -> None:
+def test_jitter_only_ever_adds(policy: RetryPolicy, failure: int, less: float, more: float) -> None:
     less, more = sorted((less, more))
     found = [policy.delay(failure, chance) for chance in (0.0, less, more)]
     if found[0] is not None:
@@ -102,7 +102,7 @@ json_values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(
 @pytest.mark.req("RTY-03", "RTY-04", "RTY-05")
 @pytest.mark.bad_input(26)
 @given(json_values, json_values)
-def test_whatever_stands_in_a_channels_row_is_a_policy_with_a_delay_and_what_was_replaced_is_named(
+def test_any_channel_row_gives_a_policy_with_a_delay_and_names_replaced_values(
     max_retries: object, retry_delay_s: object
 ) -> None:
     policy, replaced = fixed_from_settings(max_retries, retry_delay_s)

@@ -24,7 +24,7 @@ SIZES = st.integers(0, 9000)
     kept=st.integers(1, 5),
     checkpointed=st.integers(0, 40),
 )
-def test_the_rows_of_a_whole_file_are_those_that_sqlite_sees(
+def test_salvage_of_an_intact_file_finds_the_rows_of_sqlite(
     rows: list[tuple[object, int, object]], kept: int, checkpointed: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -61,9 +61,7 @@ def test_the_rows_of_a_whole_file_are_those_that_sqlite_sees(
     in_log=st.booleans(),
     length=st.floats(0, 1),
 )
-def test_whatever_the_bytes_are_a_salvage_comes_to_its_end(
-    damage: list[tuple[float, bytes]], in_log: bool, length: float
-) -> None:
+def test_salvage_ends_for_any_bytes(damage: list[tuple[float, bytes]], in_log: bool, length: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "buffer.db"
         source = Path(folder) / "source.db"

@@ -11,7 +11,7 @@ import trustme
 from support.commands import FIELDPOST, Cli
 
 
-async def test_users_are_added_seen_changed_and_removed(cli: Cli) -> None:
+async def test_users_are_added_listed_changed_and_removed(cli: Cli) -> None:
     added = await cli("users", "add", "anna", "--role", "viewer")
     link = added.out.split()[-1]
     assert link.startswith(f"{cli.url}/set-password?link=fp_link_")
@@ -30,7 +30,7 @@ async def test_users_are_added_seen_changed_and_removed(cli: Cli) -> None:
     assert (await cli("users", "show", "anna")).code == 4
 
 
-async def test_tokens_are_made_for_a_while_used_and_revoked(cli: Cli) -> None:
+async def test_tokens_with_an_expiry_are_added_used_and_revoked(cli: Cli) -> None:
     made = await cli("tokens", "add", "bridge", "--role", "viewer", "--user", "operator", "-o", "token", "--json")
     answer = json.loads(made.out)
     assert answer["token"] == "***"
@@ -47,7 +47,7 @@ async def test_tokens_are_made_for_a_while_used_and_revoked(cli: Cli) -> None:
     assert (await cli("lists", "list", "--token-file", "token", role=None)).code == 6
 
 
-async def test_what_cannot_be_is_refused_with_the_documented_exit_code(cli: Cli) -> None:
+async def test_invalid_values_are_rejected_with_the_documented_exit_code(cli: Cli) -> None:
     cases = {
         ("users", "add", "Anna", "--role", "viewer"): (3, "user.name"),
         ("users", "add", "anna", "--role", "king"): (3, "role.unknown"),

@@ -40,7 +40,7 @@ async def test_the_log_is_listed_filtered_and_exported(cli: Cli) -> None:
     assert [path.name for path in cli.folder.glob("*log*")] == ["log.csv"]
 
 
-async def test_an_export_that_fails_leaves_what_stood_there(cli: Cli) -> None:
+async def test_failed_export_keeps_the_existing_file(cli: Cli) -> None:
     target = cli.folder / "log.ndjson"
     target.write_text("what stood there before")
     ran = await cli("audit", "export", "--output", "log.ndjson", role="operator")

@@ -32,7 +32,7 @@ async def test_wrong_usage_has_its_exit_code_and_no_traceback(cli: Cli) -> None:
 
 @pytest.mark.bad_input(49)
 @pytest.mark.parametrize("is_first", [True, False])
-async def test_with_json_wrong_usage_is_an_object_on_stderr(cli: Cli, is_first: bool) -> None:
+async def test_wrong_usage_with_json_is_an_object_on_stderr(cli: Cli, is_first: bool) -> None:
     """It is found before the options are read, wherever `--json` stands."""
     cases: list[tuple[tuple[str, ...], str, str]] = [
         (("lists", "list", "--unknown"), "No such option: --unknown", "see `fieldpost lists list --help`"),
@@ -51,7 +51,7 @@ async def test_with_json_wrong_usage_is_an_object_on_stderr(cli: Cli, is_first: 
 
 
 @pytest.mark.bad_input(49)
-async def test_a_reader_that_goes_away_is_no_error(cli: Cli) -> None:
+async def test_closed_pipe_is_not_an_error(cli: Cli) -> None:
     process = await cli.begin("lists", "export", "--format", "json")
     assert process.stdout is not None
     process.stdout._transport.close()  # type: ignore[attr-defined]
@@ -63,7 +63,7 @@ async def test_a_reader_that_goes_away_is_no_error(cli: Cli) -> None:
 
 
 @pytest.mark.bad_input(50)
-async def test_no_command_takes_a_token_on_its_line(cli: Cli) -> None:
+async def test_no_command_takes_a_token_as_an_argument(cli: Cli) -> None:
     """There every user of the machine could read it: only the environment, a file or a profile has it."""
     token = cli.front.tokens["admin"]
     for arguments in (

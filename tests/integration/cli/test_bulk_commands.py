@@ -55,7 +55,7 @@ async def test_the_list_takes_every_filter(cli: Cli) -> None:
         assert ids_in((await cli("notifications", "list", *arguments, "--json", role="viewer")).out) == found, arguments
 
 
-async def test_the_groups_show_what_is_parked_by_what_went_wrong(cli: Cli) -> None:
+async def test_groups_show_parked_notifications_by_error(cli: Cli) -> None:
     assert (await cli("notifications", "groups", role="viewer")).out == "No parked notifications.\n"
     for number in range(3):
         await cli.front.park(f"554 mail {number} is too large")
@@ -67,7 +67,7 @@ async def test_the_groups_show_what_is_parked_by_what_went_wrong(cli: Cli) -> No
 
 @pytest.mark.req("CMD-04", "CMD-08")
 @pytest.mark.usefixtures("at_work")
-async def test_all_that_fits_is_counted_then_retried_with_a_reason(cli: Cli) -> None:
+async def test_matching_notifications_are_counted_then_retried_with_a_reason(cli: Cli) -> None:
     ids = [await cli.front.park(subject=f"Pump {number} is hot") for number in range(3)]
     other = await cli.front.park(subject="Tank 12 is low")
     dry = await cli("notifications", "retry", "--subject", "pump", "--dry-run", role="operator")
@@ -88,7 +88,7 @@ async def test_all_that_fits_is_counted_then_retried_with_a_reason(cli: Cli) -> 
 
 @pytest.mark.req("CMD-05")
 @pytest.mark.usefixtures("at_work")
-async def test_the_exit_code_tells_that_not_all_could_be_done(cli: Cli) -> None:
+async def test_exit_code_shows_that_some_rows_failed(cli: Cli) -> None:
     parked, delivered = await cli.front.park(), await cli.front.deliver()
     ran = await cli("notifications", "discard", parked, delivered, "--reason", "old", role="operator")
     assert ran.code == 5
@@ -103,7 +103,7 @@ async def test_the_exit_code_tells_that_not_all_could_be_done(cli: Cli) -> None:
 
 
 @pytest.mark.bad_input(49)
-async def test_a_bulk_action_goes_on_after_ctrl_c_and_is_followed_again(cli: Cli) -> None:
+async def test_bulk_action_continues_after_ctrl_c_and_can_be_followed_again(cli: Cli) -> None:
     """Nobody carries it out until the command was interrupted, so that it is in the middle then."""
     ids = [await cli.front.park() for _ in range(3)]
     process = await cli.begin("notifications", "discard", "--all", "--reason", "old", role="operator")
@@ -122,7 +122,7 @@ async def test_a_bulk_action_goes_on_after_ctrl_c_and_is_followed_again(cli: Cli
 
 
 @pytest.mark.bad_input(49)
-async def test_an_act_that_is_not_well_asked_for_begins_nothing(cli: Cli) -> None:
+async def test_wrong_options_of_a_bulk_action_start_nothing(cli: Cli) -> None:
     parked = await cli.front.park()
     for arguments in (
         ("retry",),

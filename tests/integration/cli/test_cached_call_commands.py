@@ -49,7 +49,7 @@ async def connected(cli: Cli, calls: Calls) -> AsyncIterator[None]:
 
 
 @pytest.mark.req("TEL-06", "TEL-07", "TEL-08")
-async def test_parked_calls_are_seen_asked_for_retried_and_discarded(cli: Cli, calls: Calls) -> None:
+async def test_parked_calls_are_listed_queried_retried_and_discarded(cli: Cli, calls: Calls) -> None:
     one, two = calls.parked(), calls.parked("mes")
     async with connected(cli, calls):
         asked = await cli("cached-calls", "parked", SITE, role="operator")
@@ -84,7 +84,7 @@ async def _rows(cli: Cli, *by: str) -> list[list[str]]:
 
 
 @pytest.mark.req("DEC-27")
-async def test_what_is_asked_of_a_site_that_is_away_waits_and_can_be_cancelled(cli: Cli, calls: Calls) -> None:
+async def test_request_to_an_offline_site_waits_and_can_be_cancelled(cli: Cli, calls: Calls) -> None:
     one = calls.parked()
     given = await cli("cached-calls", "retry", SITE, one, "--wait", "0", role="operator")
     assert (given.code, f"waiting for site {SITE}" in given.out) == (0, True)

@@ -16,7 +16,7 @@ from support.commands import Cli
 MAIL = ("--set", "host=127.0.0.1", "--set", "port=2525", "--set", "tls=none", "--set", "from_address=f@plant.example")
 
 
-async def test_lists_and_channels_are_set_up_seen_changed_and_removed(cli: Cli) -> None:
+async def test_lists_and_channels_are_added_listed_changed_and_removed(cli: Cli) -> None:
     assert "fieldpost channels add" in (await cli("channels", "list")).out, "an empty list says what to do"
     assert (await cli("channels", "add", "mail", "--type", "email", *MAIL, "--default")).code == 0
     assert (await cli("channels", "change", "mail", "--set", "port=2526")).code == 0
@@ -112,7 +112,7 @@ async def test_errors_are_json_with_json(cli: Cli) -> None:
     assert (invalid["field"], "targets[0]" in invalid["message"]) == ("targets[0]", True)
 
 
-async def test_the_token_comes_from_the_environment_or_a_file_and_never_from_the_command_line(cli: Cli) -> None:
+async def test_token_is_read_from_the_environment_or_a_file_and_never_from_the_command_line(cli: Cli) -> None:
     token = cli.front.tokens["viewer"]
     (cli.folder / "mine").write_text(token + "\n")
     assert (await cli("sites", "list", "--token-file", "mine", role=None)).code == 0
@@ -124,7 +124,7 @@ async def test_the_token_comes_from_the_environment_or_a_file_and_never_from_the
     assert (await cli("sites", "list", role=None, FIELDPOST_TOKEN="a\nb")).code == 8
 
 
-async def test_what_a_site_sent_cannot_command_the_terminal_of_who_looks(cli: Cli) -> None:
+async def test_text_of_a_site_cannot_control_the_terminal(cli: Cli) -> None:
     evil = await cli.front.park("550 \x1b[2J\x1b]0;owned\x07", subject="\x1b[31mred [bold]not bold[/bold]")
     for arguments in (("notifications", "list"), ("notifications", "show", evil)):
         out = (await cli(*arguments)).out
@@ -133,7 +133,7 @@ async def test_what_a_site_sent_cannot_command_the_terminal_of_who_looks(cli: Cl
         assert "[bold]not bold[/bold]" in out
 
 
-async def test_a_reader_that_goes_away_is_no_error(cli: Cli) -> None:
+async def test_closed_pipe_is_not_an_error(cli: Cli) -> None:
     await cli.front.centre.send_many(50)
     fieldpost = Path(sys.executable).with_name("fieldpost")
     given = {"PATH": os.environ["PATH"], "FIELDPOST_URL": cli.url, "FIELDPOST_TOKEN": cli.front.tokens["viewer"]}

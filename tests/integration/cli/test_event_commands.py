@@ -12,7 +12,7 @@ from support.commands import Cli
 ID = "0198c8a0-0000-7000-8000-00000000000{n}"
 
 
-async def test_an_event_is_published_found_and_shown_with_what_resulted(cli: Cli) -> None:
+async def test_event_is_published_found_and_shown_with_its_results(cli: Cli) -> None:
     store, now = cli.front.centre.store, cli.front.clock.now()
     await store.write(topics.add, Topic(name="orders.created"), now)
     made = Subscription(subscription_id=ID.format(n=9), name="billing", owner="team", filter=(FilterEntry(),))
@@ -27,7 +27,7 @@ async def test_an_event_is_published_found_and_shown_with_what_resulted(cli: Cli
     assert "No matching events." in (await cli("events", "list", "--resource", "order/18")).out
 
 
-async def test_an_unknown_topic_and_a_payload_that_is_not_json_are_refused(cli: Cli) -> None:
+async def test_unknown_topic_and_payload_that_is_not_json_are_rejected(cli: Cli) -> None:
     for args, expected in (
         (("nobody.knows", "{}"), "topic 'nobody.knows' is not registered"),
         (("orders.created", "no json"), "PAYLOAD must be a JSON object"),

@@ -17,7 +17,7 @@ from support.visitor import visiting
 
 
 @pytest.mark.req("ING-03")
-async def test_a_notification_can_be_handed_in_and_waited_for(cli: Cli) -> None:
+async def test_notification_can_be_submitted_and_awaited(cli: Cli) -> None:
     await cli.front.deliver()
     sent = await cli("notifications", "send", "ops", "Order 7", "is late", "--key", "o-7", role="operator")
     again = await cli("notifications", "send", "ops", "Order 7", "is late", "--key", "o-7", role="operator")
@@ -33,7 +33,7 @@ async def test_a_notification_can_be_handed_in_and_waited_for(cli: Cli) -> None:
 
 
 @pytest.mark.bad_input(49)
-async def test_what_cannot_be_handed_in_is_refused_in_one_line(cli: Cli) -> None:
+async def test_invalid_submission_is_rejected_in_one_line(cli: Cli) -> None:
     cases = [
         (("ops", "two\nlines", "x"), "operator", 3, "text.line_break"),
         (("", "s", "x"), "operator", 3, "text.empty"),

@@ -14,7 +14,7 @@ def home(tmp_path: Path) -> dict[str, str]:
     return {"XDG_CONFIG_HOME": str(tmp_path / "config"), "FIELDPOST_URL": ""}
 
 
-async def test_who_has_logged_in_need_say_no_more(cli: Cli, home: dict[str, str], tmp_path: Path) -> None:
+async def test_logged_in_user_needs_no_further_options(cli: Cli, home: dict[str, str], tmp_path: Path) -> None:
     done = await cli("login", cli.url, role="operator", **home)
     assert (done.code, "operator" in done.out) == (0, True), done.err
     file = tmp_path / "config/fieldpost/profiles/default.json"
@@ -30,7 +30,7 @@ async def test_who_has_logged_in_need_say_no_more(cli: Cli, home: dict[str, str]
     assert (after.code, "cli.no_token" in after.err) == (8, True)
 
 
-async def test_what_is_given_wins_over_the_profile(cli: Cli, home: dict[str, str]) -> None:
+async def test_options_have_precedence_over_the_profile(cli: Cli, home: dict[str, str]) -> None:
     for name in ("viewer", "admin"):
         assert (await cli("login", cli.url, "--profile", name, role=name, **home)).code == 0
     shown = await cli("--profile", "viewer", "me", "--json", role=None, **home)
@@ -43,14 +43,14 @@ async def test_what_is_given_wins_over_the_profile(cli: Cli, home: dict[str, str
     assert (unreachable.code, "central.unreachable" in unreachable.err) == (7, True)
 
 
-async def test_a_profile_gives_its_token_to_no_other_address(cli: Cli, home: dict[str, str]) -> None:
+async def test_token_of_a_profile_is_sent_to_its_own_address_only(cli: Cli, home: dict[str, str]) -> None:
     assert (await cli("login", cli.url, role="viewer", **home)).code == 0
     other = await cli("me", "--url", cli.url.replace("127.0.0.1", "localhost"), role=None, **home)
     assert (other.code, "cli.no_token" in other.err) == (8, True)
 
 
 @pytest.mark.bad_input(49)
-async def test_wrong_profiles_are_refused_and_nothing_is_kept(cli: Cli, home: dict[str, str], tmp_path: Path) -> None:
+async def test_invalid_profiles_are_rejected_and_not_stored(cli: Cli, home: dict[str, str], tmp_path: Path) -> None:
     cases = [
         (("login", cli.url, "--profile", "../x"), 3, "profile.name"),
         (("--profile", "nobody", "me"), 4, "profile.unknown"),
@@ -66,7 +66,7 @@ async def test_wrong_profiles_are_refused_and_nothing_is_kept(cli: Cli, home: di
     assert not (tmp_path / "config/fieldpost/profiles").exists()
 
 
-async def test_a_damaged_profile_is_told_by_its_file(cli: Cli, home: dict[str, str], tmp_path: Path) -> None:
+async def test_damaged_profile_is_reported_with_its_file(cli: Cli, home: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "config/fieldpost/profiles/default.json"
     file.parent.mkdir(parents=True)
     for content in (b"", b"{", b"[]", b'{"url": "http://x"}', b"\xff\xfe"):

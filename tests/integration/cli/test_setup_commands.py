@@ -80,7 +80,7 @@ async def test_a_list_is_changed_exported_and_imported(cli: Cli) -> None:
         (("channels", "add", "mail", *MAIL, "--secret-file", "password=nothing"), 3, "cannot read"),
     ],
 )
-async def test_a_wrong_command_says_what_is_wrong(cli: Cli, arguments: tuple[str, ...], code: int, says: str) -> None:
+async def test_wrong_command_reports_the_error(cli: Cli, arguments: tuple[str, ...], code: int, says: str) -> None:
     (cli.folder / "bad.csv").write_text("list,target\nops,nonsense\n")
     await cli("lists", "add", "ops", "--target", "a@example.org")
     found, out = await cli(*arguments)
@@ -91,7 +91,7 @@ async def test_a_wrong_command_says_what_is_wrong(cli: Cli, arguments: tuple[str
 
 
 @pytest.mark.bad_input(28)
-async def test_secrets_come_by_pipe_or_file_and_are_shown_as_set(cli: Cli) -> None:
+async def test_secrets_are_read_from_pipe_or_file_and_shown_as_set(cli: Cli) -> None:
     async with MailServer(auth=lambda given: given.secret == "by file") as server:
         mail = (*MAIL, *LOGIN, "--set", f"port={server.port}")
         assert (await cli("channels", "add", "mail", *mail, "--secret", "password", said="by pipe\n"))[0] == 0
@@ -121,7 +121,7 @@ async def test_secrets_come_by_pipe_or_file_and_are_shown_as_set(cli: Cli) -> No
     assert (await cli("channels", "test", "mail", "--to", "a@example.org", role="operator"))[0] == 6
 
 
-async def test_keys_are_made_shown_and_rotated(cli: Cli) -> None:
+async def test_keys_are_generated_shown_and_rotated(cli: Cli) -> None:
     key_file = cli.folder / "keys" / "secret.key"
     for count in (1, 2):
         assert (await cli("secrets", "new-key", str(key_file)))[0] == 0

@@ -53,7 +53,7 @@ def test_a_site_without_a_token_is_not_set_up(tmp_path: Path) -> None:
     assert not (tmp_path / "site").exists()
 
 
-def test_send_prints_the_id_and_status_says_where_it_stands(folder: Path) -> None:
+def test_send_prints_the_id_and_status_prints_its_state(folder: Path) -> None:
     sent = fieldpost("send", "--folder", folder, "--to", "ops", "--subject", "Pump 3", "No flow")
     notification_id = sent.stdout.decode().strip()
     assert is_id(notification_id)
@@ -67,7 +67,7 @@ def test_send_prints_the_id_and_status_says_where_it_stands(folder: Path) -> Non
     }  # fmt: skip
 
 
-def test_a_body_may_come_from_standard_input(folder: Path) -> None:
+def test_body_can_be_read_from_standard_input(folder: Path) -> None:
     sent = fieldpost("send", "-f", folder, "--to", "ops", "-s", "s", "-", given="zwei\nZeilen ü".encode())
     buffer = Buffer(folder / "buffer.db")
     message = buffer.find(sent.stdout.decode().strip())
@@ -94,7 +94,7 @@ def test_a_bad_body_on_standard_input_is_one_line_and_exit_code_3(folder: Path, 
     assert result.stdout == b""
 
 
-async def test_the_status_of_what_has_left_is_central_s(tmp_path: Path) -> None:
+async def test_status_of_a_forwarded_notification_is_that_of_central(tmp_path: Path) -> None:
     async with link_central() as central:
         site = make_site(tmp_path / "site", central.url)
         notification_id = site.notify.to("ops").send("s", "b")
@@ -128,7 +128,7 @@ def test_an_error_is_one_line_with_its_code_and_never_a_traceback(
     assert result.stderr.startswith(b"fieldpost: ")
 
 
-def test_a_folder_that_is_no_site_s_is_exit_code_8(tmp_path: Path) -> None:
+def test_folder_without_a_site_is_exit_code_8(tmp_path: Path) -> None:
     result = fieldpost("send", "--folder", tmp_path, "--to", "ops", "--subject", "s")
     assert result.returncode == 8
     assert b"fieldpost site init" in result.stderr

@@ -41,7 +41,7 @@ async def owner(cli: Cli, token: str) -> str | None:
 
 
 @pytest.mark.threat(14)
-async def test_one_pasted_line_makes_a_site(cli: Cli) -> None:
+async def test_one_pasted_line_sets_up_a_site(cli: Cli) -> None:
     added = await cli("sites", "add", "plant 9")
     assert "fp_site_" not in added.out, "no token is shown"
     joined = await cli(*pasted(added), role=None)
@@ -69,7 +69,7 @@ async def test_a_new_token_for_a_site_that_never_joined_says_so(cli: Cli) -> Non
     assert "The present tokens of site north are valid for 1 more hour.\n" in again.out
 
 
-async def test_a_line_that_was_used_or_is_none_is_refused_and_leaves_nothing(cli: Cli) -> None:
+async def test_used_or_invalid_line_is_rejected_and_leaves_nothing(cli: Cli) -> None:
     line = pasted(await cli("sites", "add", "north"))
     assert (await cli(*line, role=None)).code == 0
     again = await cli(*line[:-1], "./elsewhere", role=None)
@@ -84,7 +84,7 @@ async def test_a_line_that_was_used_or_is_none_is_refused_and_leaves_nothing(cli
         assert (ran.code, ran.err.count("\n")) in ((3, 1), (8, 1)), text
 
 
-async def test_an_address_that_no_site_can_use_is_refused_before_anything_is_done(cli: Cli) -> None:
+async def test_unusable_address_is_rejected_before_any_change(cli: Cli) -> None:
     """The line shows once: a wrong one would cost another rotation."""
     refused = await cli("sites", "add", "north", "--central", "fieldpost.example.org")
     assert (refused.code, "central.url" in refused.err) == (8, True)
@@ -97,7 +97,7 @@ async def test_an_address_that_no_site_can_use_is_refused_before_anything_is_don
     assert (await cli("sites", "show", "north")).out == before
 
 
-async def test_a_certificate_of_an_unknown_authority_is_told_with_what_to_do(tmp_path: Path) -> None:
+async def test_certificate_of_an_unknown_authority_is_reported_with_a_remedy(tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("localhost").configure_cert(context)
     async with link_central(tls=context) as central:
@@ -112,7 +112,7 @@ async def test_a_certificate_of_an_unknown_authority_is_told_with_what_to_do(tmp
             assert advice in (caught.value.hint or "")
 
 
-async def test_a_line_pasted_into_another_site_s_folder_is_refused_and_stays_good(cli: Cli) -> None:
+async def test_line_pasted_into_the_folder_of_another_site_is_rejected_and_stays_valid(cli: Cli) -> None:
     assert (await cli(*pasted(await cli("sites", "add", "north")), role=None)).code == 0
     line = pasted(await cli("sites", "add", "south"))
     before = token_of(cli.folder / "north")
@@ -122,7 +122,7 @@ async def test_a_line_pasted_into_another_site_s_folder_is_refused_and_stays_goo
     assert (await cli(*line, role=None)).code == 0
 
 
-async def test_a_rotation_is_one_more_pasted_line_and_the_old_token_goes_on_meanwhile(cli: Cli) -> None:
+async def test_rotation_by_another_pasted_line_keeps_the_old_token_valid_meanwhile(cli: Cli) -> None:
     await cli(*pasted(await cli("sites", "add", "north")), role=None)
     old = token_of(cli.folder / "north")
     line = pasted(await cli("sites", "rotate-token", "north"))
@@ -138,7 +138,7 @@ async def test_a_rotation_is_one_more_pasted_line_and_the_old_token_goes_on_mean
     assert await owner(cli, token_of(cli.folder / "north")) == "north"
 
 
-async def test_a_revoked_site_is_shown_as_such_and_taken_back_by_a_new_line(cli: Cli) -> None:
+async def test_revoked_site_is_shown_as_such_and_readmitted_by_a_new_line(cli: Cli) -> None:
     await cli(*pasted(await cli("sites", "add", "north")), role=None)
     revoked = await cli("sites", "revoke", "north")
     assert revoked.out == "Revoked site north. Reactivate it: fieldpost sites rotate-token north\n"
@@ -169,7 +169,7 @@ async def test_a_token_may_still_be_printed_for_site_init(cli: Cli) -> None:
     assert await owner(cli, json.loads(rotated.out)["token"]) == "north"
 
 
-def test_a_join_that_breaks_off_is_taken_up_with_the_same_token(tmp_path: Path) -> None:
+def test_interrupted_join_continues_with_the_same_token(tmp_path: Path) -> None:
     """Nobody answers: the token stays, so that central may take a second try for the first."""
     folder = tmp_path / "north"
     invitation = credentials.issue("join", bytes(40)).text + "@http://127.0.0.1:9"
@@ -182,7 +182,7 @@ def test_a_join_that_breaks_off_is_taken_up_with_the_same_token(tmp_path: Path) 
     assert not (folder / "site.toml").exists()
 
 
-async def test_an_answer_that_was_lost_does_not_cost_the_code(cli: Cli) -> None:
+async def test_lost_answer_does_not_use_up_the_code(cli: Cli) -> None:
     invitation = pasted(await cli("sites", "add", "north"))[2]
     folder = cli.folder / "north"
     code, _, _ = invitation.partition("@")
@@ -197,7 +197,7 @@ async def test_an_answer_that_was_lost_does_not_cost_the_code(cli: Cli) -> None:
     assert token_of(folder) == token.text
 
 
-async def test_the_version_is_told_by_an_option_too(cli: Cli) -> None:
+async def test_version_is_printed_by_an_option_too(cli: Cli) -> None:
     told = [await cli("--version", role=None), await cli("version", role=None)]
     assert (told[0].code, told[0].out) == (0, told[1].out)
 

@@ -41,7 +41,7 @@ def run(plant: Plant, *arguments: object, given: bytes = b"") -> str:
 
 
 @pytest.mark.req("API-07")
-def test_a_shell_script_calls_and_writes_and_asks_what_became_of_it(plant: Plant) -> None:
+def test_shell_script_calls_writes_and_reads_the_results(plant: Plant) -> None:
     options = ["--query", "dry=no", "--query", "tag=a", "--query", "tag=b", "--header", "X-Plant=7", "--instance", "p3"]
     called = run(plant, "call", "erp", "POST", "/orders", "--body-json", "-", *options, given=b'{"part": "seal"}')
     [request] = plant.server.received()
@@ -58,7 +58,7 @@ def test_a_shell_script_calls_and_writes_and_asks_what_became_of_it(plant: Plant
 
 
 @pytest.mark.req("API-08")
-def test_a_call_that_is_refused_for_good_has_an_exit_code_of_its_own(plant: Plant) -> None:
+def test_permanently_rejected_call_has_its_own_exit_code(plant: Plant) -> None:
     plant.server.on().answer(404)
     result = fieldpost("call", "erp", "POST", "/nothing", "--folder", plant.folder)
     assert result.returncode == 10
@@ -78,7 +78,7 @@ def test_a_call_that_is_refused_for_good_has_an_exit_code_of_its_own(plant: Plan
         ["write", "plant", "count", "-p", "unit=p", "-p", "n=1"],
     ],
 )
-def test_a_shell_script_says_where_it_comes_from(plant: Plant, command: list[str]) -> None:
+def test_shell_script_sets_its_provenance(plant: Plant, command: list[str]) -> None:
     given = {"instance": "press-2", "script": "shift.sh", "execution_id": "run-7", "parent_execution_id": "run-1"}
     options = [part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", value)]
     made = run(plant, *command, *options)
@@ -135,7 +135,7 @@ def test_a_shell_script_sends_the_end_of_an_alarm(plant: Plant) -> None:
     ],
 )
 @pytest.mark.bad_input(8, 49)
-def test_a_mistake_is_told_in_words_with_its_exit_code(
+def test_invalid_input_is_an_error_message_with_its_exit_code(
     plant: Plant, arguments: list[str], code: int, said: bytes
 ) -> None:
     result = fieldpost(*arguments, "--folder", plant.folder)
@@ -163,7 +163,7 @@ def park(plant: Plant) -> str:
 
 
 @pytest.mark.req("SF-06", "TRK-09", "SF-20")
-def test_the_engineer_sees_what_is_parked_and_retries_or_discards_it(plant: Plant) -> None:
+def test_parked_calls_are_listed_retried_and_discarded_at_the_site(plant: Plant) -> None:
     again, never = park(plant), park(plant)
     listed = run(plant, "site", "parked")
     assert again in listed
@@ -206,7 +206,7 @@ def test_the_event_log_is_read_with_filters_and_newest_first(plant: Plant) -> No
 
 
 @pytest.mark.req("DEC-13")
-def test_the_engineer_sees_what_central_rejected_and_sends_it_again_or_gives_it_up(plant: Plant) -> None:
+def test_rejected_notifications_are_listed_resubmitted_and_discarded_at_the_site(plant: Plant) -> None:
     again, never = (plant.site.notify.to("ops").send("s", "b") for _ in range(2))
     plant.site._buffer.settle([(i, Box("submit.conflict", "other content")) for i in (again, never)], NOW)
     assert "submit.conflict" in run(plant, "site", "rejected")
@@ -221,7 +221,7 @@ def test_the_engineer_sees_what_central_rejected_and_sends_it_again_or_gives_it_
     assert run(plant, "site", "rejected") == "The rejected box is empty."
 
 
-def test_the_state_of_the_site_tells_what_waits_with_or_without_an_agent(plant: Plant) -> None:
+def test_state_of_the_site_lists_the_queue_with_and_without_an_agent(plant: Plant) -> None:
     plant.site.notify.to("ops").send("s", "b")
     told = run(plant, "site", "status")
     assert "not running" in told
@@ -255,7 +255,7 @@ def test_a_status_is_watched_until_nothing_more_happens(plant: Plant) -> None:
 
 
 @pytest.mark.bad_input(49)
-def test_a_watch_is_ended_by_ctrl_c_and_a_reader_that_goes_away_is_no_error(plant: Plant) -> None:
+def test_watch_ends_with_ctrl_c_and_a_closed_pipe_is_not_an_error(plant: Plant) -> None:
     call_id = plant.site.external("dead").call("POST", "/orders")
     watching = ["status", call_id, "--watch", "--folder", str(plant.folder)]
     process = subprocess.Popen([sys.executable, "-c", MAIN, *watching], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -295,7 +295,7 @@ def test_an_export_can_be_imported_elsewhere_and_twice_adds_nothing(plant: Plant
         assert other.record(parked).status is CallStatus.RETRYING
 
 
-def test_an_export_is_for_its_owner_alone_and_none_is_left_where_the_disk_is_full(plant: Plant, tmp_path: Path) -> None:
+def test_export_is_private_and_removed_if_the_disk_is_full(plant: Plant, tmp_path: Path) -> None:
     plant.site.notify.to("ops").send("s", "b" * 200_000)
     run(plant, "site", "export", tmp_path / "export.jsonl")
     assert stat.S_IMODE((tmp_path / "export.jsonl").stat().st_mode) == 0o600
@@ -317,7 +317,7 @@ BAD_LINES = [
 
 
 @pytest.mark.parametrize(("content", "where", "said"), BAD_LINES)
-def test_a_file_that_is_no_export_is_refused(plant: Plant, content: bytes, where: str, said: str) -> None:
+def test_other_file_is_rejected_as_an_import(plant: Plant, content: bytes, where: str, said: str) -> None:
     result = fieldpost("site", "import", "-", "--folder", plant.folder, given=content)
     assert result.returncode in (3, 5)
     assert where in result.stderr.decode()
@@ -337,7 +337,7 @@ def test_a_file_that_is_no_export_is_refused(plant: Plant, content: bytes, where
         ({"retry_count": -1}, "line 3: violates a constraint"),
     ],
 )
-def test_one_bad_line_is_told_by_its_number_and_nothing_is_imported(
+def test_bad_line_is_reported_by_number_and_nothing_is_imported(
     plant: Plant, tmp_path: Path, change: dict[str, object], said: str
 ) -> None:
     for _ in range(2):
@@ -361,7 +361,7 @@ def test_a_large_buffer_is_not_compacted_while_an_agent_runs(plant: Plant, monke
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is asked of /proc")
-def test_compacting_takes_no_more_memory_however_much_waits(plant: Plant) -> None:
+def test_memory_of_compacting_does_not_grow_with_the_queue(plant: Plant) -> None:
     program = """
 import re, sys
 from pathlib import Path
@@ -384,7 +384,7 @@ print(peak_kib() - before)
     assert grown_kib < 24 * 1024
 
 
-def test_compacting_gives_back_room_while_scripts_have_the_buffer_open(plant: Plant) -> None:
+def test_compacting_frees_space_while_scripts_have_the_buffer_open(plant: Plant) -> None:
     sent = [plant.site.notify.to("ops").send("s", "b" * 20_000) for _ in range(100)]
     from fieldpost.core.sites.forwarding import Clear
 
@@ -397,7 +397,7 @@ def test_compacting_gives_back_room_while_scripts_have_the_buffer_open(plant: Pl
     assert is_id(plant.site.notify.to("ops").send("s", "b"))
 
 
-def test_the_doctor_of_a_site_finds_all_well_and_tells_what_is_not(plant: Plant) -> None:
+def test_doctor_of_a_site_passes_or_names_the_issues(plant: Plant) -> None:
     plant.site.notify.to("ops").send("s", "b")
     park(plant)
     found = json.loads(run(plant, "site", "doctor", "--json"))

@@ -13,7 +13,7 @@ from support.commands import Cli
 from support.hooks import Hooks
 
 
-async def test_a_subscription_lives_by_commands_alone(cli: Cli) -> None:
+async def test_subscription_is_managed_by_commands_only(cli: Cli) -> None:
     ran = await cli(
         *("subscriptions", "add", "shop", "--owner", "web team", "--url", "https://93.184.216.34/in"),
         *("--filter", "topic=orders,action=created,country=NL", "--set", "format=cloudevents"),

@@ -86,7 +86,7 @@ def killed_central(demo: RunningDemo, folder: Path, project: Path) -> str:
     return script.stdout.strip()
 
 
-def test_central_and_each_agent_and_script_are_processes_of_their_own(two_runs: tuple[Run, Run]) -> None:
+def test_central_agents_and_scripts_are_separate_processes(two_runs: tuple[Run, Run]) -> None:
     for words in ("central", "agent plant-north", "agent harbour", "script plant-north", "script harbour"):
         assert any(f"fieldpost.demo.child {words}" in command for command in two_runs[0].running), words
 
@@ -96,23 +96,23 @@ def test_ctrl_c_ends_the_demo_with_0_and_leaves_no_process(two_runs: tuple[Run, 
     assert [run.left for run in two_runs] == [[], []]
 
 
-def test_a_second_start_goes_on_with_the_same_mails(two_runs: tuple[Run, Run]) -> None:
+def test_second_start_keeps_the_mails(two_runs: tuple[Run, Run]) -> None:
     first, second = two_runs
     assert first.mail_ids
     assert first.mail_ids < second.mail_ids
     assert any("Continuing with" in line for line in second.lines)
 
 
-def test_a_second_demo_in_the_same_folder_is_refused(two_runs: tuple[Run, Run]) -> None:
+def test_second_demo_in_the_same_folder_is_rejected(two_runs: tuple[Run, Run]) -> None:
     code, said = two_runs[0].happened
     assert (code, "another demo is running in" in said) == (1, True)
 
 
-def test_a_usual_port_that_is_taken_is_replaced_with_a_word(two_runs: tuple[Run, Run]) -> None:
+def test_occupied_default_port_is_replaced_with_a_message(two_runs: tuple[Run, Run]) -> None:
     assert re.search(r"Port 2525 is in use; the mail catcher uses port \d+", "".join(two_runs[1].lines))
 
 
-def test_what_is_sent_while_central_is_killed_arrives_when_it_is_back(two_runs: tuple[Run, Run]) -> None:
+def test_notifications_sent_while_central_is_down_arrive_afterwards(two_runs: tuple[Run, Run]) -> None:
     assert two_runs[1].happened in two_runs[1].mail_ids
 
 
@@ -120,7 +120,7 @@ def test_a_second_start_shows_the_same_login(two_runs: tuple[Run, Run]) -> None:
     assert two_runs[0].login == two_runs[1].login
 
 
-def test_what_is_secret_is_readable_by_its_owner_alone(two_runs: tuple[Run, Run], folder: Path) -> None:
+def test_secrets_are_readable_by_their_owner_only(two_runs: tuple[Run, Run], folder: Path) -> None:
     secret = ["login.json", "central/api-token", "plant-north/token", "harbour/token"]
     assert {name: oct((folder / name).stat().st_mode & 0o777) for name in secret} == dict.fromkeys(secret, "0o600")
 
@@ -135,7 +135,7 @@ def demo(tmp_path: Path) -> Iterator[RunningDemo]:
         yield started
 
 
-def test_processes_of_a_killed_demo_end_by_themselves(demo: RunningDemo, tmp_path: Path) -> None:
+def test_processes_of_a_killed_demo_end(demo: RunningDemo, tmp_path: Path) -> None:
     demo.until("delivered")
     assert demo.stop(signal.SIGKILL) == -signal.SIGKILL
     # They hold the demo's lock with it, so it is free only when the last of them is gone.
@@ -144,7 +144,7 @@ def test_processes_of_a_killed_demo_end_by_themselves(demo: RunningDemo, tmp_pat
     assert processes_of(demo.mark) == []
 
 
-def test_a_demo_whose_output_nobody_reads_any_more_stops_in_order(demo: RunningDemo) -> None:
+def test_demo_stops_in_order_if_its_output_is_closed(demo: RunningDemo) -> None:
     demo.until("Inbox")
     demo.stop_reading()
     assert demo.process.wait(DEADLINE_S) == 0
@@ -152,7 +152,7 @@ def test_a_demo_whose_output_nobody_reads_any_more_stops_in_order(demo: RunningD
 
 
 @pytest.mark.parametrize("option", ["--port", "--inbox-port", "--smtp-port"])
-def test_a_port_that_was_asked_for_and_is_taken_ends_the_demo(tmp_path: Path, option: str) -> None:
+def test_occupied_requested_port_ends_the_demo(tmp_path: Path, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         arguments = [*ANY_PORTS, option, str(taken.getsockname()[1])]
         with RunningDemo(tmp_path / "data", *arguments) as demo:

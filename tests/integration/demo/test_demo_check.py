@@ -78,7 +78,7 @@ def test_a_store_of_another_folder_fails_the_check_with_the_reason(
     assert processes_of(mark) == []
 
 
-def test_a_store_that_cannot_be_reached_fails_the_check_with_the_reason(tmp_path: Path, mark: str) -> None:
+def test_unreachable_store_fails_the_check_with_the_reason(tmp_path: Path, mark: str) -> None:
     result = run_check(tmp_path, mark, "--store", f"postgresql://nobody@127.0.0.1:{closed_port()}/none")
     assert result.returncode == 1
     assert "central cannot run: cannot reach the central store" in result.stdout

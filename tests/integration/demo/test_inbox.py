@@ -55,13 +55,13 @@ async def text_of(browser: aiohttp.ClientSession, path: str, status: int = 200) 
         return await response.text()
 
 
-async def test_an_empty_inbox_says_how_it_fills(browser: aiohttp.ClientSession) -> None:
+async def test_empty_inbox_explains_how_to_fill_it(browser: aiohttp.ClientSession) -> None:
     page = await text_of(browser, "/")
     assert "No message yet" in page
     assert "127.0.0.1:1025" in page
 
 
-async def test_the_list_shows_each_mail_with_its_way_to_the_console(
+async def test_list_shows_each_mail_with_a_link_to_the_console(
     mailbox: Mailbox, browser: aiohttp.ClientSession
 ) -> None:
     mailbox.add("ops@plant.example", "night@plant.example")
@@ -93,7 +93,7 @@ async def test_the_newest_mail_comes_first_and_older_ones_on_further_pages(
     assert "back to the newest" in second
 
 
-async def test_a_filter_keeps_those_that_concern_the_address(mailbox: Mailbox, browser: aiohttp.ClientSession) -> None:
+async def test_filter_keeps_mails_of_the_address(mailbox: Mailbox, browser: aiohttp.ClientSession) -> None:
     mailbox.add("ops@plant.example")
     mailbox.add("ops@plant.example", "Night@plant.example")
     mailbox.add("night@plant.example", sender="ops@plant.example")
@@ -126,9 +126,7 @@ async def test_a_mail_is_shown_with_its_text_its_headers_and_its_source(
 
 
 @pytest.mark.parametrize("path", ["/", "/mails/1", "/?address=%3Cimg%3E", "/mails/9", "/?before=%3Cimg%3E"])
-async def test_what_a_mail_or_a_query_says_is_never_markup(
-    mailbox: Mailbox, browser: aiohttp.ClientSession, path: str
-) -> None:
+async def test_mail_and_query_are_never_markup(mailbox: Mailbox, browser: aiohttp.ClientSession, path: str) -> None:
     evil = "<img src=x onerror=alert(1)>"
     raw = f'Subject: {evil}\r\nFrom: "{evil}" <a@x.example>\r\n{evil}: 1\r\nX-Fieldpost-Id: {evil}\r\n\r\n{evil}\r\n'
     mailbox.add(f'"{evil}"@x.example', raw=raw.encode(), sender=evil)
@@ -142,7 +140,7 @@ async def test_what_a_mail_or_a_query_says_is_never_markup(
     assert response.headers["X-Content-Type-Options"] == "nosniff"
 
 
-async def test_an_id_header_that_is_no_id_leads_nowhere(mailbox: Mailbox, browser: aiohttp.ClientSession) -> None:
+async def test_invalid_id_header_is_not_linked(mailbox: Mailbox, browser: aiohttp.ClientSession) -> None:
     mailbox.add(raw=b"X-Fieldpost-Id: ../../logout\r\n\r\n")
     assert "/notifications/" not in await text_of(browser, "/") + await text_of(browser, "/mails/1")
 
@@ -181,7 +179,7 @@ async def test_machines_read_json(mailbox: Mailbox, browser: aiohttp.ClientSessi
         assert [mail["number"] for mail in (await response.json())["mails"]] == [1]
 
 
-async def test_a_page_that_has_not_changed_is_not_sent_again(mailbox: Mailbox, browser: aiohttp.ClientSession) -> None:
+async def test_unchanged_page_is_not_sent_again(mailbox: Mailbox, browser: aiohttp.ClientSession) -> None:
     mailbox.add()
     async with browser.get("/") as response:
         known = {"If-None-Match": response.headers["ETag"]}
@@ -202,7 +200,7 @@ async def test_a_page_that_has_not_changed_is_not_sent_again(mailbox: Mailbox, b
         ("/mails.json?before=x", 400, "before: the number of a message"),
     ],
 )
-async def test_what_cannot_be_shown_is_refused_with_the_reason(
+async def test_invalid_requests_are_rejected_with_the_reason(
     browser: aiohttp.ClientSession, path: str, status: int, reason: str
 ) -> None:
     assert reason in await text_of(browser, path, status)
@@ -229,7 +227,7 @@ async def test_a_mail_is_in_the_inbox_once_the_sender_hears_250(tmp_path_factory
 
 
 @pytest.mark.threat(30)
-async def test_a_host_that_is_not_this_machine_is_refused(mailbox: Mailbox, browser: aiohttp.ClientSession) -> None:
+async def test_host_other_than_this_machine_is_rejected(mailbox: Mailbox, browser: aiohttp.ClientSession) -> None:
     """A web page could otherwise read the mails of a demo by DNS rebinding."""
     mailbox.add()
     for host, status in (("evil.example", 403), ("10.0.0.7", 403), ("localhost:8027", 200), ("[::1]", 200)):

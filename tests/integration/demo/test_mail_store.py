@@ -52,7 +52,7 @@ def test_a_mail_is_in_the_file_as_soon_as_add_returns(path: Path) -> None:
             assert list(other.mails) == [MAIL]
 
 
-def test_numbers_go_on_over_restarts(path: Path) -> None:
+def test_numbers_continue_over_restarts(path: Path) -> None:
     for _ in range(3):
         with MailStore(path) as store:
             store.add(replace(MAIL, number=1))
@@ -72,7 +72,7 @@ def test_only_the_newest_stay_in_memory_and_in_the_file(path: Path) -> None:
 
 
 @pytest.mark.parametrize("torn", [b'{"number": 2, "sen', b"{}\n", b"[]\n", b"nonsense\n", b'{"number": "x"}\n', b"\n"])
-def test_a_line_that_was_cut_off_spoils_no_other(path: Path, torn: bytes) -> None:
+def test_truncated_line_affects_no_other(path: Path, torn: bytes) -> None:
     with MailStore(path) as store:
         store.add(MAIL)
     path.write_bytes(path.read_bytes() + torn)
@@ -84,7 +84,7 @@ def test_a_line_that_was_cut_off_spoils_no_other(path: Path, torn: bytes) -> Non
         assert store.unreadable_lines == 0
 
 
-def test_a_mail_that_did_not_fit_on_the_disk_is_not_kept_and_spoils_no_other(path: Path) -> None:
+def test_mail_that_did_not_fit_on_the_disk_is_dropped_and_affects_no_other(path: Path) -> None:
     with MailStore(path) as store:
         store.add(MAIL)
         with file_size_limited_to(path.stat().st_size + 50), pytest.raises(OSError, match=r"part|large"):
@@ -96,7 +96,7 @@ def test_a_mail_that_did_not_fit_on_the_disk_is_not_kept_and_spoils_no_other(pat
 
 
 @pytest.mark.threat(30)
-def test_the_file_is_for_its_owner_also_when_it_is_rewritten_or_was_open_before(path: Path) -> None:
+def test_file_is_private_also_after_rewriting_and_if_it_was_open_before(path: Path) -> None:
     path.touch(mode=0o644)
     for _ in range(2):
         with MailStore(path, mails_max=2) as store:

@@ -48,7 +48,7 @@ def answer_on_a_terminal(folder: Path, answer: str) -> int:
 
 
 @pytest.mark.parametrize("revision", ["m0001", "m9999"])
-def test_data_of_a_release_stays(tmp_path: Path, revision: str) -> None:
+def test_data_of_a_release_is_kept(tmp_path: Path, revision: str) -> None:
     offer_removal(tmp_path / "none")
     folder = demo_folder(tmp_path / "demo", revision)
     offer_removal(folder)

@@ -85,7 +85,7 @@ def test_base_install_is_small_and_holds_nothing_of_central(environments: Path) 
 LOADED = "from fieldpost.central import adapters; print(*adapters.load())"
 
 
-def test_apprise_is_a_type_of_its_extra_alone(environments: Path) -> None:
+def test_apprise_needs_its_extra(environments: Path) -> None:
     with_extra, without = (
         run(environments / variant / "bin/python", "-c", LOADED) for variant in ("apprise", "central")
     )

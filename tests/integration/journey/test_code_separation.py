@@ -23,7 +23,7 @@ def loaded_by(*names: str) -> set[str]:
 
 
 @pytest.mark.req("TOP-02")
-def test_a_site_has_no_mail_library_and_no_central_room() -> None:
+def test_site_loads_neither_mail_library_nor_central_package() -> None:
     loaded = loaded_by("fieldpost.site", "fieldpost.run.site")
     assert {"fieldpost.site.agent", "apsw"} <= loaded, "the look itself sees what is there"
     assert not {"smtplib", "aiosmtplib", "sqlalchemy", "asyncpg"} & loaded
@@ -31,7 +31,7 @@ def test_a_site_has_no_mail_library_and_no_central_room() -> None:
 
 
 @pytest.mark.req("TOP-08")
-def test_central_has_no_buffer_but_its_table() -> None:
+def test_central_has_no_buffer_except_its_table() -> None:
     loaded = loaded_by("fieldpost.central", "fieldpost.front", "fieldpost.run.central")
     assert {"fieldpost.central.store.notifications.arrivals", "sqlalchemy"} <= loaded
     assert "apsw" not in loaded

@@ -11,7 +11,7 @@ SAMPLES = 3
 
 
 @pytest.mark.req("TOP-10", "DEC-37")
-async def test_issues_are_shown_and_nobody_is_notified_of_them(cluster: Cluster) -> None:
+async def test_issues_are_shown_and_cause_no_notification(cluster: Cluster) -> None:
     quick = {
         "FIELDPOST_UPKEEP__SAMPLE_INTERVAL_S": "1",
         "FIELDPOST_WATCH__STUCK_AFTER_S": "0.5",

@@ -77,7 +77,7 @@ def test_a_start_on_data_of_another_user_names_the_owner_and_the_remedy(
     assert sorted(shared.rglob("*")) == before
 
 
-def test_a_central_that_cannot_listen_names_the_cause_and_leaves_no_folder(tmp_path: Path) -> None:
+def test_central_that_cannot_listen_reports_the_cause_and_leaves_no_folder(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         causes = {
@@ -92,7 +92,7 @@ def test_a_central_that_cannot_listen_names_the_cause_and_leaves_no_folder(tmp_p
 
 
 @pytest.mark.needs("root")
-def test_a_port_below_1024_without_the_right_to_it_says_so(shared: Path) -> None:
+def test_port_below_1024_without_permission_is_reported(shared: Path) -> None:
     shared.chmod(0o777)
     ran = run_as_nobody(shared, "central", "--port", "80")
     if "CAP_NET_BIND_SERVICE" not in ran.stderr:

@@ -34,7 +34,7 @@ async def metrics(node: RunningCentral) -> dict[str, float]:
 
 
 @pytest.mark.req("CFG-09", "CFG-12")
-async def test_central_goes_by_the_sections_of_its_file(sqlite_url: str, tmp_path: Path) -> None:
+async def test_central_applies_the_sections_of_its_settings_file(sqlite_url: str, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
     settings = "[dispatch]\ninterval_s = 3\n[watch]\nstuck_after_s = 120\ndelivered_window_s = 300\n"
@@ -47,7 +47,7 @@ async def test_central_goes_by_the_sections_of_its_file(sqlite_url: str, tmp_pat
 
 
 @pytest.mark.req("DEC-06", "DEC-07")
-async def test_a_restarted_embedded_central_takes_up_claimed_rows_at_once(sqlite_url: str, tmp_path: Path) -> None:
+async def test_restarted_embedded_central_resumes_claimed_rows_at_once(sqlite_url: str, tmp_path: Path) -> None:
     """The claim of the dead process would last for an hour, but its lock is gone."""
     async with open_centre(sqlite_url, SystemClock()) as centre:
         sent = await centre.send("no-such-list")
@@ -109,7 +109,7 @@ async def test_a_running_node_counts_its_sweeps_and_is_ready(store_url: str, tmp
         assert {check["name"]: check["status"] for check in told["checks"]} == dict.fromkeys(names, "ok")
 
 
-async def test_without_its_store_a_node_lives_is_not_ready_and_says_why(
+async def test_node_without_its_store_is_alive_and_not_ready_with_the_reason(
     pg_server: PostgresServer, tmp_path: Path
 ) -> None:
     async with RunningCentral(pg_server.url(), tmp_path / "data") as node:
@@ -156,20 +156,20 @@ async def test_the_doctor_asks_a_running_embedded_central(sqlite_url: str, tmp_p
         assert (code, found["central"]) == (9, "failing")
 
 
-async def test_the_doctor_looks_into_a_store_that_nobody_works_on(sqlite_url: str, tmp_path: Path) -> None:
+async def test_doctor_checks_a_store_without_a_running_central(sqlite_url: str, tmp_path: Path) -> None:
     code, found, told = await doctor(tmp_path, "--store", sqlite_url)
     assert (code, told["status"]) == (0, "warning")
     assert found == {"disk": "ok", "store": "ok", "clock": "ok", "migrations": "ok", "nodes": "warning", "audit": "ok"}
 
 
-async def test_the_doctor_says_what_is_missing(tmp_path: Path) -> None:
+async def test_doctor_names_missing_parts(tmp_path: Path) -> None:
     code, found, told = await doctor(tmp_path, "--folder", str(tmp_path / "nowhere"))
     assert (code, found, told["status"]) == (9, {"disk": "ok", "store": "failing"}, "failing")
     assert "fieldpost central" in told["checks"][1]["detail"]
     assert not (tmp_path / "nowhere").exists(), "it changes nothing"
 
 
-async def test_the_doctor_looks_into_postgresql_beside_its_nodes(pg_url: str, tmp_path: Path) -> None:
+async def test_doctor_checks_postgresql_beside_running_nodes(pg_url: str, tmp_path: Path) -> None:
     async with RunningCentral(pg_url, tmp_path / "data") as node:
         await node.until_logged("audit.sealed")
         (tmp_path / "data").chmod(0o700)

@@ -104,7 +104,7 @@ def test_a_sound_adapter_passes(test: str) -> None:
 
 
 @pytest.mark.parametrize("test", TESTS)
-def test_a_sound_adapter_that_reaches_one_target_after_the_other_passes(test: str) -> None:
+def test_sound_adapter_that_sends_to_targets_in_turn_passes(test: str) -> None:
     getattr(PigeonContract(FliesOneByOne), test)()
 
 

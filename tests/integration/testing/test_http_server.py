@@ -29,7 +29,7 @@ async def ask(server: HttpServer, request: bytes = b"GET /a?b=c HTTP/1.1\r\nHost
         writer.close()
 
 
-async def test_it_takes_every_request_and_keeps_it_as_it_came() -> None:
+async def test_server_records_every_request_unchanged() -> None:
     async with HttpServer() as server:
         body = b'{"a": 1}'
         head = f"POST /orders?x=%20 HTTP/1.1\r\nHost: x\r\nX-A: b\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -39,7 +39,7 @@ async def test_it_takes_every_request_and_keeps_it_as_it_came() -> None:
         assert (request.headers["x-a"], request.body, request.connection) == ("b", body, 1)
 
 
-async def test_rules_are_asked_in_order_and_used_up() -> None:
+async def test_rules_are_applied_in_order_and_used_up() -> None:
     async with HttpServer() as server:
         server.on("POST").answer(500)
         twice = server.on("GET", "/a").answer(503, "busy", {"Retry-After": "2"}).times(2)
@@ -71,7 +71,7 @@ async def _pieces() -> Any:
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])
-async def test_it_ends_a_connection_without_an_answer(how: str) -> None:
+async def test_server_can_close_without_an_answer(how: str) -> None:
     async with HttpServer() as server:
         getattr(server.on(), how)()
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)) as caught:
@@ -80,7 +80,7 @@ async def test_it_ends_a_connection_without_an_answer(how: str) -> None:
         assert len(server.requests) == 1
 
 
-async def test_it_hangs_until_the_client_leaves_and_waits_for_events() -> None:
+async def test_server_can_hang_until_the_client_leaves_or_an_event() -> None:
     async with HttpServer() as server:
         server.on().hang().times(1)
         asking = asyncio.create_task(ask(server))
@@ -99,7 +99,7 @@ async def test_it_hangs_until_the_client_leaves_and_waits_for_events() -> None:
         assert (await asking)[9:12] == b"202"
 
 
-async def test_delays_and_drips_go_by_the_servers_clock() -> None:
+async def test_delays_and_drips_use_the_clock_of_the_server() -> None:
     clock = ManualClock()
     async with HttpServer(clock=clock) as server:
         server.on(path="/a").answer(200, "slow").delay(30)
@@ -122,7 +122,7 @@ async def test_delays_and_drips_go_by_the_servers_clock() -> None:
         assert await asking == answer
 
 
-async def test_it_sends_whatever_bytes_it_is_told_and_huge_answers() -> None:
+async def test_server_can_send_any_bytes_and_huge_answers() -> None:
     async with HttpServer() as server:
         server.on().raw(b"nonsense\r\n\r\n").then_close().times(1)
         with pytest.raises(ValueError, match="no length in b'nonsense"):
@@ -133,7 +133,7 @@ async def test_it_sends_whatever_bytes_it_is_told_and_huge_answers() -> None:
         assert b"Location: https://elsewhere.example/" in await ask(server)
 
 
-async def test_stop_is_being_away_and_start_comes_back_on_the_same_port() -> None:
+async def test_stopped_server_is_unreachable_and_restarts_on_the_same_port() -> None:
     async with HttpServer() as server:
         port = server.port
         await server.stop()
@@ -147,7 +147,7 @@ async def test_stop_is_being_away_and_start_comes_back_on_the_same_port() -> Non
         assert (await ask(server))[9:12] == b"200"
 
 
-async def test_a_mistake_in_a_tests_own_predicate_is_raised_at_the_end() -> None:
+async def test_error_in_a_predicate_of_the_test_is_raised_at_the_end() -> None:
     def wrong(request: ReceivedRequest) -> bool:
         raise KeyError(request.method)
 
@@ -159,7 +159,7 @@ async def test_a_mistake_in_a_tests_own_predicate_is_raised_at_the_end() -> None
         await server.__aexit__(None, None, None)
 
 
-def test_in_a_thread_with_tls_it_serves_plain_callers() -> None:
+def test_server_in_a_thread_with_tls_serves_synchronous_clients() -> None:
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)

@@ -92,14 +92,14 @@ async def test_at_any_verb_the_server_can_hang_until_the_client_leaves(server: M
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_at_any_verb_the_server_can_say_421_and_close(server: MailServer, verb: SmtpVerb) -> None:
+async def test_at_any_verb_the_server_can_reply_421_and_close(server: MailServer, verb: SmtpVerb) -> None:
     server.on(verb).unavailable()
     async with talk_to(server.host, server.port) as talk:
         await up_to(talk, verb)
         assert await talk.reader.read() == b"421 4.3.2 Service not available\r\n"
 
 
-async def test_the_flaky_recipient_is_served_at_the_third_try(server: MailServer) -> None:
+async def test_flaky_recipient_is_accepted_at_the_third_try(server: MailServer) -> None:
     server.on("rcpt", address="flaky@plant.example").reply(451, "4.2.1 busy").times(2, per="address")
     both = ["flaky@plant.example", "ops@plant.example"]
     async with client(server) as smtp:
@@ -121,7 +121,7 @@ async def test_each_message_can_be_refused_twice(server: MailServer) -> None:
     assert [mail.message_id for mail in server.mails] == ["<1@plant>", "<2@plant>"]
 
 
-async def test_recipients_beyond_fifty_are_put_off(server: MailServer, talk: Talk) -> None:
+async def test_recipients_beyond_fifty_are_deferred(server: MailServer, talk: Talk) -> None:
     server.on("rcpt").after(50, per="transaction").reply(452, "4.5.3 too many recipients")
     await talk.hello()
     for _ in range(2):
@@ -131,7 +131,7 @@ async def test_recipients_beyond_fifty_are_put_off(server: MailServer, talk: Tal
         assert codes == ["250"] * 50 + ["452"] * 2
 
 
-async def test_three_recipients_can_fare_each_in_their_way(server: MailServer) -> None:
+async def test_three_recipients_can_have_different_results(server: MailServer) -> None:
     server.on("rcpt", address="b@x.example").reply(450).times(1)
     server.on("rcpt", address="c@x.example").reply(550, "5.1.1 no such user")
     async with client(server) as smtp:
@@ -142,7 +142,7 @@ async def test_three_recipients_can_fare_each_in_their_way(server: MailServer) -
     assert [mail.recipients for mail in await server.received(2)] == [("a@x.example",), ("b@x.example",)]
 
 
-async def test_a_wrong_command_takes_no_turn_of_a_rule(server: MailServer, talk: Talk) -> None:
+async def test_wrong_command_uses_up_no_turn_of_a_rule(server: MailServer, talk: Talk) -> None:
     rule = server.on("rcpt").reply(550).times(1)
     await talk.hello()
     assert (await talk("RCPT TO:<a@x.example>"))[:3] == "503"
@@ -152,7 +152,7 @@ async def test_a_wrong_command_takes_no_turn_of_a_rule(server: MailServer, talk:
     assert (await talk("RCPT TO:<a@x.example>"))[:3] == "550"
 
 
-async def test_a_positive_answer_of_a_rule_lets_the_command_through(server: MailServer, talk: Talk) -> None:
+async def test_positive_reply_of_a_rule_accepts_the_command(server: MailServer, talk: Talk) -> None:
     server.on("ehlo").reply(250, "odd.example\nSIZE 7\nX-ODD")
     server.on("rcpt").reply(251, "2.1.5 forwarded")
     server.on("dot").reply(250, "2.0.0 queued as 4711")
@@ -171,7 +171,7 @@ async def test_after_a_refusing_banner_only_quit_is_understood(server: MailServe
         assert (await talk("QUIT"))[:3] == "221"
 
 
-async def test_a_mail_can_be_kept_while_the_client_never_learns(server: MailServer, talk: Talk) -> None:
+async def test_mail_can_be_accepted_without_a_reply(server: MailServer, talk: Talk) -> None:
     server.on("dot").keep_mail().close().times(1)
     await up_to(talk, "dot")
     assert await talk.reader.read() == b""
@@ -227,7 +227,7 @@ async def test_an_answer_can_drip_byte_by_byte(server: MailServer) -> None:
         assert (await talk("EHLO c"))[:3] == "250"
 
 
-async def test_an_answer_can_drip_by_the_servers_clock() -> None:
+async def test_answer_can_drip_by_the_clock_of_the_server() -> None:
     clock = ManualClock()
     async with MailServer(clock=clock) as server:
         server.on("connect").drip(5)
@@ -263,7 +263,7 @@ async def test_an_answer_can_be_followed_by_a_reset(server: MailServer, talk: Ta
     assert server.mail_count == 1
 
 
-async def test_anything_can_stand_in_for_a_reply(server: MailServer, talk: Talk) -> None:
+async def test_reply_can_be_any_bytes(server: MailServer, talk: Talk) -> None:
     server.on("ehlo").raw(b"250-half\r\n250")
     server.on("noop").inject(b"550 and more\r\n")
     await talk.reply()
@@ -273,14 +273,14 @@ async def test_anything_can_stand_in_for_a_reply(server: MailServer, talk: Talk)
     assert (await talk("NOOP"), await talk.reply()) == ("250 2.0.0 OK", "550 and more")
 
 
-async def test_helo_still_works_where_ehlo_is_unknown(server: MailServer) -> None:
+async def test_helo_works_if_ehlo_is_unknown(server: MailServer) -> None:
     server.on("ehlo").reply(502, "5.5.1 never heard of it")
     async with client(server) as smtp:
         await smtp.sendmail("a@x.example", ["b@x.example"], MESSAGE)
     assert (server.seen["helo"], server.mail_count) == (1, 1)
 
 
-async def test_an_idle_connection_can_be_told_421_closed_or_reset(server: MailServer) -> None:
+async def test_idle_connection_can_get_421_be_closed_or_reset(server: MailServer) -> None:
     async with talk_to(server.host, server.port) as talk:
         await talk.hello()
         server.connections[0].say(421, "4.4.2 idle for too long")
@@ -294,7 +294,7 @@ async def test_an_idle_connection_can_be_told_421_closed_or_reset(server: MailSe
     await server.idle()
 
 
-async def test_a_server_told_to_behave_has_forgotten_all_rules(server: MailServer, talk: Talk) -> None:
+async def test_behave_removes_all_rules(server: MailServer, talk: Talk) -> None:
     server.on("ehlo").hang()
     server.on("dot").close()
     server.behave()

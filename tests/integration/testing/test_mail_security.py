@@ -70,9 +70,7 @@ async def test_implicit_tls_begins_with_the_first_byte(served: ssl.SSLContext, t
         assert (server.connections[0].is_tls, server.mail_count) == (True, 1)
 
 
-async def test_what_was_said_in_clear_is_forgotten_after_starttls(
-    served: ssl.SSLContext, trusted: ssl.SSLContext
-) -> None:
+async def test_plain_text_before_starttls_is_discarded(served: ssl.SSLContext, trusted: ssl.SSLContext) -> None:
     async with MailServer(tls=served) as server, talk_to(server.host, server.port) as talk:
         await talk.hello()
         # A command put behind STARTTLS in clear must not be taken for the client's own.
@@ -151,7 +149,7 @@ def knows(credentials: Credentials) -> bool:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "LOGIN"])
-async def test_a_password_lets_in_or_not(mechanism: str) -> None:
+async def test_password_is_accepted_or_rejected(mechanism: str) -> None:
     async with MailServer(auth=knows, auth_mechanisms=[mechanism], is_auth_required=True) as server:
         async with connected(server, start_tls=False) as smtp:
             with pytest.raises(aiosmtplib.SMTPResponseException) as refused:
@@ -169,7 +167,7 @@ def xoauth2(user: str, token: str) -> str:
     return base64.b64encode(f"user={user}\x01auth=Bearer {token}\x01\x01".encode()).decode()
 
 
-async def test_a_wrong_token_is_told_by_a_challenge_before_the_535() -> None:
+async def test_wrong_token_gets_a_challenge_before_the_535() -> None:
     given: list[Credentials] = []
 
     async def check(credentials: Credentials) -> bool:
@@ -201,7 +199,7 @@ async def test_a_wrong_token_is_told_by_a_challenge_before_the_535() -> None:
         (["AUTH"], "504"),
     ],
 )
-async def test_a_dialogue_that_makes_no_sense_lets_nobody_in(said: list[str], code: str) -> None:
+async def test_invalid_auth_dialogue_is_rejected(said: list[str], code: str) -> None:
     async with MailServer(auth=knows) as server, talk_to(server.host, server.port) as talk:
         await talk.hello()
         replies = [await talk(line) for line in said]
@@ -209,7 +207,7 @@ async def test_a_dialogue_that_makes_no_sense_lets_nobody_in(said: list[str], co
         assert server.connections[0].user is None
 
 
-async def test_no_password_is_taken_in_clear_where_there_is_tls(
+async def test_password_in_clear_is_rejected_if_tls_is_available(
     served: ssl.SSLContext, trusted: ssl.SSLContext
 ) -> None:
     async with MailServer(tls=served, auth=knows) as server, talk_to(server.host, server.port) as talk:

@@ -38,7 +38,7 @@ async def test_a_mail_is_recorded_as_it_was_sent() -> None:
     assert (mail.subject, mail.body, mail.message_id) == ("Pump 3", "hot\n", "<1@plant>")
 
 
-async def test_the_standard_librarys_client_is_served(server: MailServer) -> None:
+async def test_client_of_the_standard_library_is_served(server: MailServer) -> None:
     def send_two() -> None:
         with smtplib.SMTP(server.host, server.port) as client:
             message = EmailMessage()
@@ -81,7 +81,7 @@ async def test_dot_stuffing_is_undone_and_only_crlf_dot_crlf_ends_a_message(
     assert [mail.raw for mail in server.mails] == [raw]
 
 
-async def test_a_message_that_comes_byte_by_byte_is_whole(server: MailServer) -> None:
+async def test_message_sent_byte_by_byte_is_complete(server: MailServer) -> None:
     async with talk_to(server.host, server.port) as talk:
         await talk.hello()
         await talk.until_data()
@@ -174,7 +174,7 @@ async def test_commands_out_of_order_are_refused(server: MailServer) -> None:
         assert (await talk("RCPT TO:<a@x.example>"))[:3] == "503"
 
 
-async def test_ehlo_tells_what_is_offered_and_no_more() -> None:
+async def test_ehlo_lists_exactly_the_offered_extensions() -> None:
     offered = ["SIZE", "STARTTLS", "AUTH", "CHUNKING"]
     async with MailServer(extensions=offered) as server, talk_to(server.host, server.port) as talk:
         assert await talk.hello() == "250-mail.example\n250-SIZE 10485760\n250 CHUNKING"
@@ -185,7 +185,7 @@ async def test_ehlo_tells_what_is_offered_and_no_more() -> None:
         assert (await talk("MAIL FROM:<a@x.example> SIZE=1"))[:3] == "555"
 
 
-async def test_eight_bits_are_refused_where_they_are_not_offered() -> None:
+async def test_eight_bit_content_is_rejected_if_not_offered() -> None:
     async with MailServer(extensions=["SIZE"]) as server, talk_to(server.host, server.port) as talk:
         await talk.hello()
         await talk.until_data()
@@ -194,7 +194,7 @@ async def test_eight_bits_are_refused_where_they_are_not_offered() -> None:
         assert (await talk("Size\r\n."))[:3] == "250"
 
 
-async def test_what_mail_declared_is_recorded(server: MailServer) -> None:
+async def test_parameters_of_mail_are_recorded(server: MailServer) -> None:
     async with talk_to(server.host, server.port) as talk:
         await talk.hello()
         await talk("MAIL FROM:<a@x.example> BODY=8bitmime SMTPUTF8")
@@ -230,7 +230,7 @@ async def test_the_dot_behind_a_message_that_was_skipped_is_found_in_pieces() ->
         assert (await talk("NOOP"))[:3] == "250"
 
 
-async def test_recipients_beyond_the_limit_hear_452() -> None:
+async def test_recipients_beyond_the_limit_get_452() -> None:
     async with MailServer(limits=Limits(recipients=2)) as server, talk_to(server.host, server.port) as talk:
         await talk.hello()
         await talk("MAIL FROM:<a@x.example>")
@@ -238,7 +238,7 @@ async def test_recipients_beyond_the_limit_hear_452() -> None:
     assert codes == ["250", "250", "452"]
 
 
-async def test_a_connection_beyond_the_limit_hears_421() -> None:
+async def test_connection_beyond_the_limit_gets_421() -> None:
     async with MailServer(limits=Limits(connections=1)) as server:
         async with talk_to(server.host, server.port) as talk:
             await talk.hello()
@@ -251,7 +251,7 @@ async def test_a_connection_beyond_the_limit_hears_421() -> None:
             await talk.hello()
 
 
-async def test_the_conversation_is_kept_line_by_line(server: MailServer) -> None:
+async def test_conversation_is_recorded_line_by_line(server: MailServer) -> None:
     await send(server)
     await server.idle()
     [connection] = server.connections
@@ -268,7 +268,7 @@ async def test_the_conversation_is_kept_line_by_line(server: MailServer) -> None
     assert server.seen["dot"] == 1
 
 
-async def test_only_headers_stay_when_the_rest_is_not_asked_for() -> None:
+async def test_only_headers_are_kept_if_bodies_are_not_requested() -> None:
     async with MailServer(keep_raw=False) as server:
         await send(server)
         [mail] = await server.received()
@@ -276,7 +276,7 @@ async def test_only_headers_stay_when_the_rest_is_not_asked_for() -> None:
     assert (mail.is_whole, mail.subject, mail.message_id) == (False, "Pump 3", "<1@plant>")
 
 
-async def test_of_very_many_mails_the_newest_stay() -> None:
+async def test_newest_of_very_many_mails_are_kept() -> None:
     async with MailServer(limits=Limits(mails_kept=2)) as server:
         for _ in range(3):
             await send(server)
@@ -285,7 +285,7 @@ async def test_of_very_many_mails_the_newest_stay() -> None:
             await server.received(3)
 
 
-async def test_the_hook_is_done_before_the_client_hears_250() -> None:
+async def test_hook_finishes_before_the_250() -> None:
     hooked: list[ReceivedMail] = []
     go_on = asyncio.Event()
 
@@ -302,7 +302,7 @@ async def test_the_hook_is_done_before_the_client_hears_250() -> None:
         assert list(server.mails) == hooked
 
 
-async def test_a_mail_that_the_hook_cannot_keep_stays_with_the_client() -> None:
+async def test_mail_is_rejected_if_the_hook_fails() -> None:
     def hook(mail: ReceivedMail) -> None:
         raise OSError(28, "No space left on device")
 
@@ -314,7 +314,7 @@ async def test_a_mail_that_the_hook_cannot_keep_stays_with_the_client() -> None:
         assert (server.mails, server.mail_count) == ([], 0)
 
 
-async def test_a_stopped_server_says_goodbye_and_comes_back_at_the_same_port(server: MailServer) -> None:
+async def test_stopped_server_replies_421_and_restarts_on_the_same_port(server: MailServer) -> None:
     await send(server)
     port = server.port
     async with talk_to(server.host, port) as talk:
@@ -333,7 +333,7 @@ async def test_a_stopped_server_says_goodbye_and_comes_back_at_the_same_port(ser
     assert [mail.number for mail in await server.received(2)] == [1, 2]
 
 
-async def test_waiting_for_mails_ends_with_what_was_seen_instead(server: MailServer) -> None:
+async def test_timeout_of_waiting_for_mails_reports_received_commands(server: MailServer) -> None:
     async with talk_to(server.host, server.port) as talk:
         await talk.hello()
         with pytest.raises(TimeoutError, match=r"(?s)for 2 mails; 0 mails accepted; seen: connect 1, ehlo 1.*C: EHLO"):
@@ -350,7 +350,7 @@ async def test_mails_can_be_awaited_by_recipient(server: MailServer) -> None:
     assert [mail.number for mail in night.result()] == [2, 4]
 
 
-async def test_a_tests_own_mistake_is_raised_and_not_taken_for_a_fault() -> None:
+async def test_error_in_a_test_is_raised_and_not_treated_as_a_fault() -> None:
     async def run() -> None:
         async with MailServer() as server:
             server.on("ehlo", when=lambda moment: bool(1 // 0)).reply(550)

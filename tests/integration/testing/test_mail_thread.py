@@ -16,7 +16,7 @@ def send(server: MailServerThread, count: int = 1) -> None:
             client.sendmail("pump@plant.example", ["ops@plant.example"], MESSAGE)
 
 
-def test_mails_are_awaited_by_plain_calls() -> None:
+def test_mails_can_be_awaited_synchronously() -> None:
     with MailServerThread(keep_raw=False) as server:
         senders = [threading.Thread(target=send, args=(server, 50)) for _ in range(4)]
         for sender in senders:
@@ -31,7 +31,7 @@ def test_mails_are_awaited_by_plain_calls() -> None:
         assert not any(connection.is_open for connection in server.connections)
 
 
-def test_rules_are_laid_from_the_tests_thread() -> None:
+def test_rules_can_be_added_from_the_thread_of_the_test() -> None:
     with MailServerThread() as server:
         server.on("dot").reply(451, "later").times(1)
         with pytest.raises(smtplib.SMTPDataError):
@@ -46,7 +46,7 @@ def test_rules_are_laid_from_the_tests_thread() -> None:
         assert server.mail_count == 2
 
 
-def test_a_gate_is_opened_from_the_tests_thread() -> None:
+def test_gate_can_be_opened_from_the_thread_of_the_test() -> None:
     with MailServerThread() as server:
         gate = server.gate()
         server.on("dot").wait(gate)
@@ -59,7 +59,7 @@ def test_a_gate_is_opened_from_the_tests_thread() -> None:
         sender.join()
 
 
-def test_a_server_can_be_away_and_come_back() -> None:
+def test_server_can_stop_and_restart() -> None:
     with MailServerThread() as server:
         server.stop()
         with pytest.raises(ConnectionRefusedError):
@@ -69,13 +69,13 @@ def test_a_server_can_be_away_and_come_back() -> None:
         assert server.mail_count == 1
 
 
-def test_a_wait_in_vain_says_what_was_seen() -> None:
+def test_timed_out_wait_reports_received_commands() -> None:
     with MailServerThread() as server:
         send(server)
         with pytest.raises(TimeoutError, match="2 mails; 1 mails accepted"):
             server.received(2, timeout_s=0.01)
 
 
-def test_a_port_that_is_taken_is_told_at_once() -> None:
+def test_occupied_port_is_reported_at_once() -> None:
     with MailServerThread() as server, pytest.raises(OSError, match="in use"), MailServerThread(port=server.port):
         pass

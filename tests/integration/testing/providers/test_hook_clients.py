@@ -13,7 +13,7 @@ from support.provider_worlds import AUTHORITY, server_context
 KEY = "0123456789abcdef0123456789abcdef"
 
 
-async def test_slacks_client_posts_and_understands_each_error() -> None:
+async def test_slack_client_posts_and_parses_each_error() -> None:
     async with FakeSlack() as slack:
         slack.errors["gone"] = (404, "no_service")
 
@@ -32,7 +32,7 @@ async def test_slacks_client_posts_and_understands_each_error() -> None:
         assert [copy.text for copy in slack.copies] == ["Pump 3 is hot"]
 
 
-async def test_pagerdutys_client_triggers_and_resolves() -> None:
+async def test_pagerduty_client_triggers_and_resolves() -> None:
     trusting = ssl.create_default_context()
     AUTHORITY.configure_trust(trusting)
     async with FakePagerDuty({"desk": KEY}, tls=server_context()) as pagerduty:

@@ -11,7 +11,7 @@ from fieldpost.testing.providers import FakeTelegram
 TOKEN = "123456:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw"
 
 
-async def test_the_client_sends_and_understands_each_error() -> None:
+async def test_client_sends_and_parses_each_error() -> None:
     async with FakeTelegram(TOKEN) as telegram, Bot(TOKEN, base_url=f"{telegram.url}/bot") as bot:
         telegram.unknown.add("404")
         telegram.blocked.add("403")

@@ -31,7 +31,7 @@ class _Local(TwilioHttpClient):
         return super().request(method, url.replace("https://api.twilio.com", self._url), *rest, **options)  # type: ignore[arg-type]
 
 
-async def test_the_client_sends_asks_and_understands_each_error() -> None:
+async def test_client_sends_queries_and_parses_each_error() -> None:
     async with FakeTwilio(ACCOUNT, TOKEN) as twilio:
         twilio.numbers["+15005550004"] = 21610
 
@@ -56,7 +56,7 @@ async def test_the_client_sends_asks_and_understands_each_error() -> None:
 
 
 @pytest.mark.req("CHN-08")
-async def test_the_adapter_asks_for_receipts_and_leaves_out_what_it_did_not_learn() -> None:
+async def test_adapter_polls_receipts_and_omits_unknown_ones() -> None:
     async with FakeTwilio(ACCOUNT, TOKEN) as twilio:
         settings = {
             "dialect": "twilio",
