@@ -37,7 +37,7 @@ _ORDERED = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
 USER_ROLES = (*_ORDERED, Role.SUBSCRIBER)
 """The roles of people; tokens may have any role."""
 ZGW_CLIENT = "zgw:"
-"""What follows `app:` in the source name of a client of the ZGW API; no token name starts with it."""
+"""The text after `app:` in the source name of a client of the ZGW API; no token name starts with it."""
 SOURCE_NAME_BYTES_MAX = LABEL_BYTES_MAX - len(APP)
 """The longest token name, so that two names never share a source."""
 
@@ -74,7 +74,7 @@ class Actor:
     @property
     def speaks_for_owner(self) -> bool:
         """Whether the actor may see and end all credentials of its user: in a session, or with a token of role admin.
-        A lesser token must not be a means against its owner."""
+        A token of a lower role must not reach the owner's other credentials."""
         return self.token is None or self.role.includes(Role.ADMIN)
 
     @property

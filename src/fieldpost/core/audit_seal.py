@@ -1,9 +1,9 @@
-"""Seals over the audit log, by which a later change of an entry shows.
+"""Seals over the audit log, which reveal any later change of an entry.
 
 Theory of operation. Entries are numbered as they are inserted (`sequence`). The leading node gathers committed entries
 into batches. A batch records the number, time and SHA-256 of each of its entries and the head of the batch before it.
-Its own head is the SHA-256 over all of that, signed with a key that is not in the database. Whoever changes an entry,
-a batch or their order must compute every later head again and cannot sign it.
+Its own head is the SHA-256 over all of that, signed with a key that is not in the database. To change an entry,
+a batch or their order, one must compute every later head again and cannot sign it.
 
 An entry whose transaction commits late has a lower number than entries sealed before it: it joins a later batch. Until
 its transaction has certainly ended, a missing number is a *gap* and is read again. A purged entry leaves its hash in
@@ -52,7 +52,7 @@ BATCH_MAX = 5_000
 FIRST_PREVIOUS = bytes(32)
 """The head before the first batch."""
 GAP_KEPT = timedelta(minutes=10)
-"""How long a missing number stays a gap at least."""
+"""The minimum time for which a missing number stays a gap."""
 _ENTRY = struct.Struct(">QQ32s")
 ENTRY_BYTES = _ENTRY.size
 """The size of one packed entry."""
@@ -88,7 +88,7 @@ def entry_hash(values: Iterable[object]) -> bytes:
 
 
 class SealedEntry(NamedTuple):
-    """What a batch records of an entry."""
+    """The record of an entry in a batch."""
 
     sequence: int
     occurred_us: int
@@ -173,7 +173,7 @@ def _without(gap: Gap, found: Sequence[int]) -> Iterator[Gap]:
 
 
 class Tampering(StrEnum):
-    """What was done to an entry or a batch."""
+    """The kind of tampering with an entry or a batch."""
 
     EDITED = "edited"
     REMOVED = "removed"

@@ -37,7 +37,7 @@ class Channel:
     receipt_wait_s: float = RECEIPT_WAIT_S_DEFAULT
     """How long to wait for the receipt of an accepted target."""
     receipt_missing: ReceiptMissing = ReceiptMissing.DELIVERED
-    """What becomes of it without one."""
+    """Its result without a receipt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,7 @@ class Summary:
     whole_list: str | None = None
     """That list of lists."""
     is_draft: bool = False
-    """Its text and targets are still to be made of its event."""
+    """Its text and targets are not created from its event yet."""
     severity: Severity | None = None
     """As the sender gave it, else the default that its list had when it arrived."""
     incident: str | None = None

@@ -115,9 +115,9 @@ class SettingField:
     is_advanced: bool = False
     """Whether most channels keep the default."""
     is_destination: bool = False
-    """Whether secrets go to the place, or as the user, that this names: a change requires them again."""
+    """Whether secrets are sent to the host, or as the user, in this setting: a change requires them again."""
     is_never_sent: bool = False
-    """For a secret that only signs: no change of a place would send it elsewhere."""
+    """For a secret that only signs: it is never sent, so it is kept when a host changes."""
     setting: str = ""
     """If given, the form shows the field only when this setting has one of `values`."""
     values: tuple[str, ...] = ()
@@ -165,9 +165,9 @@ class SecretTargets(Protocol):
     """
 
     target_secret_name: str
-    """The secret, for forms and sentences: `hook URL`."""
+    """The name of the secret in forms and sentences: `hook URL`."""
     has_own_urls: bool
-    """Whether each secret is a URL of its own: then the breaker is the list's, else the channel's."""
+    """Whether each secret is a separate URL: then each list has a breaker, else the channel has one."""
 
     def check_target_secret(self, secret: Secret) -> Secret:
         """Return the secret in its canonical form, or raise InvalidInput without repeating it."""
@@ -195,7 +195,7 @@ class CallbackReceipts(Protocol):
     """An adapter for providers that report on accepted targets by calling central."""
 
     def needs_callbacks(self, settings: Mapping[str, object]) -> bool:
-        """Whether there is no other way to learn of a receipt."""
+        """Whether receipts come by callbacks only."""
 
 
 @runtime_checkable
@@ -203,6 +203,6 @@ class RateDefaults(Protocol):
     """An adapter for providers that limit the number of requests. Channels and lists may set other rates."""
 
     channel_rate: Rate | None
-    """The rate of a channel without a rate of its own."""
+    """The default rate of a channel."""
     list_rate: Rate | None
-    """The rate of a list without a rate of its own."""
+    """The default rate of a list."""

@@ -26,7 +26,7 @@ class BacklogPause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListBacklog:
-    """What one list adds to the backlog of its channel."""
+    """The part of one list in the backlog of its channel."""
 
     list_name: str
     waiting: int

@@ -96,7 +96,7 @@ def channel_key(channel_name: str) -> str:
 
 
 def record(breaker: Breaker, evidence: Evidence, error: str, policy: BreakerPolicy, now: datetime) -> Breaker:
-    """The breaker after an attempt that was made and showed this. A probe without an answer counts as failed."""
+    """The breaker after an attempt with this evidence. A probe without an answer counts as failed."""
     match evidence:
         case Evidence.WORKS:
             return record_success(breaker)
@@ -112,7 +112,7 @@ def record_success(breaker: Breaker) -> Breaker:
 
 
 def note_tried(breaker: Breaker) -> Breaker:
-    """The breaker with a row: one without has never been tried. A successful test changes nothing else."""
+    """The breaker, with a row from now on: one without has never been tried. Nothing else changes."""
     return breaker if breaker.version else replace(breaker, version=1)
 
 

@@ -1,4 +1,4 @@
-"""A stored secret must not be sent to a new place: whoever moves the place gives the secret again.
+"""A stored secret must not be sent to a new host: a user who changes the host must give the secret again.
 
 Otherwise a user who may change the settings, but not read the secret, could have it sent to a machine of their own.
 """
@@ -10,7 +10,7 @@ from fieldpost.core.errors import InvalidInput
 
 
 def origin_of(url: object) -> object:
-    """Scheme, host and port of a URL, the place that a secret is sent to; any other value as it is."""
+    """Scheme, host and port of a URL, to which a secret is sent; any other value unchanged."""
     if not isinstance(url, str):
         return url
     parts = urlsplit(url)
@@ -18,7 +18,7 @@ def origin_of(url: object) -> object:
 
 
 def check_destination(before: Mapping[str, object], after: Mapping[str, object], kept: Collection[str]) -> None:
-    """InvalidInput if a setting of a place differs while a stored secret is kept.
+    """Raise InvalidInput if a destination setting changes while a stored secret is kept.
 
     `before` and `after` hold the settings that decide where secrets are sent, `kept` the names of the secrets that were
     not given again.

@@ -55,7 +55,7 @@ class Policy:
 
 @frozen
 class Hold:
-    """What holds a notification, and until when: a breaker's next probe, or the end of a hold without a breaker."""
+    """The holder of a notification, and the end: a breaker's next probe, or the end of a hold without a breaker."""
 
     by: str
     until: datetime
@@ -94,9 +94,9 @@ def decide(
     reached: Mapping[str, Target] = MappingProxyType({}),
 ) -> Transition:
     """The transition that follows from an attempt with this outcome. `reached` are targets that the attempt reported as
-    reached before its end; they stay reached whatever the outcome says."""
+    reached before its end; they stay reached with any outcome."""
     if type(outcome) is Delivered and not (outcome.targets or reached) and _NOT_REACHED.isdisjoint(_statuses(n)):
-        # What the rules below come to for most attempts, without a comparison per target.
+        # Fast path: the result of the rules below for most attempts, without a comparison per target.
         owed = [t.address for t in n.targets if t.status is TargetStatus.DUE]
         return _delivered(n, tuple([Target(address, TargetStatus.DELIVERED) for address in owed]), now)
     targets = _settle(_mark_reached(n.targets, reached) if reached else n.targets, outcome)
@@ -330,7 +330,7 @@ def _is_owed(targets: tuple[Target, ...], outcome: Outcome) -> bool:
 
 
 def _has_failed(targets: tuple[Target, ...], outcome: Outcome) -> bool:
-    """Once all targets are reached nothing failed, whatever ended the attempt: Retry would have nobody to send to."""
+    """Once all targets are reached nothing failed, however the attempt ended: a retry would have no targets."""
     if targets:
         return any(t.status is TargetStatus.FAILED for t in targets)
     return isinstance(outcome, PermanentFailure)

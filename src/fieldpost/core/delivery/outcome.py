@@ -31,7 +31,7 @@ NAMED_MAX = 10
 
 
 class Evidence(StrEnum):
-    """What an attempt showed about its delivery path."""
+    """The evidence of an attempt about its delivery path."""
 
     WORKS = "works"
     FAILS = "fails"

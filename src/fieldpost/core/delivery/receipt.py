@@ -20,7 +20,7 @@ LAST_ASK = timedelta(minutes=10)
 
 
 class ReceiptMissing(StrEnum):
-    """What becomes of an accepted target on which no receipt arrives."""
+    """The result of an accepted target on which no receipt arrives."""
 
     DELIVERED = "delivered"
     """It counts as delivered, with that remark."""
@@ -54,7 +54,7 @@ def check_receipt_missing(value: object, field: str = "receipt_missing") -> Rece
 
 
 class ReceiptStatus(StrEnum):
-    """What a provider reports on an accepted target."""
+    """The report of a provider on an accepted target."""
 
     IN_TRANSIT = "in_transit"
     DELIVERED = "delivered"

@@ -61,14 +61,14 @@ class Directory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeTraits:
-    """What paths need to know of a channel type."""
+    """The traits of a channel type that paths depend on."""
 
     channel_rate: Rate | None = None
     list_rate: Rate | None = None
     has_target_secrets: bool = False
     has_receipts: bool = False
     has_own_urls: bool = False
-    """Whether the targets of its lists have URLs of their own."""
+    """Whether each target of its lists has a separate URL."""
 
 
 PLAIN_TYPE = TypeTraits()
@@ -271,7 +271,7 @@ def rates_of(found: NotificationList, channel: Channel, traits: TypeTraits) -> t
 
 
 def _webhook_list(found: NotificationList, channel: Channel, defaults: PathDefaults) -> DeliveryPath:
-    """The targets of such a list have URLs of their own, so the breaker is the list's, not the channel's."""
+    """Each target of such a list has a separate URL, so the breaker belongs to the list, not to the channel."""
     is_default = (channel.max_retries, channel.retry_delay_s) == tuple(RETRY_DEFAULTS.values())
     of_channel = channel.retry or (defaults.subscription_retry if is_default else channel_retry(channel)[0])
     return DeliveryPath(

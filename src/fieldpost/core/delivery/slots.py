@@ -8,7 +8,7 @@ nothing until it is back within it.
 Receivers of subscriptions are many, and some hang. Once half of the slots are in use, the share of each is the slots
 divided by the receivers with due notifications (`fair_share`), so that a burst gives every receiver its turn before one
 has eight slots. A receiver whose oldest attempt has lasted for `STALL_S`, without a success since, is *stalled*: it
-gets no further slot until the attempt ends. So hanging receivers cost a slot or two each, whatever waits for them.
+gets no further slot until the attempt ends. So a hanging receiver uses one or two slots, however long its queue is.
 
 Subscriptions of one host share the deliveries that the host may have at once (`HostShares`). Where these are few, the
 keys take turns.
@@ -89,7 +89,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class HostShares:
-    """What the keys of crowded hosts may claim: together, no more than their host has room for."""
+    """The claims that keys of crowded hosts may make: together, no more than the free slots of their host."""
 
     blocked: Set[str] = frozenset()
     """Keys that get nothing this time."""
@@ -124,10 +124,10 @@ def plan_shares(
     single: Iterable[str] = (),
     most: Mapping[str, int] = NO_HOST_LIMIT.most,
 ) -> list[Share]:
-    """What to claim within the shares of the keys, in order.
+    """The claims within the shares of the keys, in order.
 
     The retry lane's own quarter comes first, of the pool and of each key's share, so that first attempts cannot starve
-    retries; what is left goes to either lane. `blocked` keys get nothing, `single` keys have one slot, and keys in
+    retries; the rest goes to either lane. `blocked` keys get nothing, `single` keys have one slot, and keys in
     `most` get at most that number.
     """
     per_key = limits.per_key

@@ -2,9 +2,9 @@
 
 Theory of operation. The rows ahead are let through in their order, as `take_turns` does: critical ones first, then by
 due time, each at the first time that its list and the channel both allow. A list that waits for its own rate lets the
-others pass. Neither rate alone gives the answer, so the queues are played through. Only the number of rows ahead in
+others pass. Neither rate alone gives the answer, so the queues are simulated. Only the number of rows ahead in
 each queue and the due times of the first and the last are known; the others are taken as evenly spread. Where there are
-many, one step stands for several rows of a queue, so that a forecast always takes about as long.
+many, one step represents several rows of a queue, so that a forecast always takes about as long.
 """
 
 import heapq
@@ -36,7 +36,7 @@ class RowsAhead:
 
 
 _Step = tuple[bool, datetime, float]
-"""Its place among all, and how many rows it stands for; the row in question stands for none."""
+"""Its position among all, and how many rows it represents; the row in question represents none."""
 
 
 def forecast_turn(
@@ -46,7 +46,7 @@ def forecast_turn(
     channel: RateState | None,
     now: datetime,
 ) -> datetime:
-    """When the turn of the row comes that is behind all of these, in the queue of the list `key`.
+    """When the row behind all of these gets its turn, in the queue of the list `key`.
 
     `rates` are the lists' own, by delivery key. The rates are taken as used fully until then.
     """

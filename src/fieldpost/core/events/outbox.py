@@ -37,7 +37,7 @@ class OutboxStatus(StrEnum):
     PROCESSING = "PROCESSING"
     """Claimed by a relay, or published and not yet delivered to everybody."""
     SENT = "SENT"
-    """Every notification of the event is delivered, or nobody was to be notified."""
+    """Every notification of the event is delivered, or there is none."""
     FAILED = "FAILED"
     """Not published (the relay retries it), or a notification is parked or discarded at central."""
     TEMPLATE_NOT_FOUND = "TEMPLATE_NOT_FOUND"

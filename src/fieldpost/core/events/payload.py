@@ -18,7 +18,7 @@ def encode_payload(payload: Mapping[str, Any]) -> str:
     """The JSON text, or InvalidInput naming the member and the rule.
 
     Members are str, int, float, bool, None, and lists, tuples and dicts of these. Other types are rejected rather than
-    converted, because their text would be a matter of taste.
+    converted, because they have no obvious text.
     """
     if not isinstance(payload, Mapping):
         raise _invalid(f"payload must be a dict, not {type(payload).__name__}")

@@ -1,4 +1,4 @@
-"""The relay's rules: what a verdict does to a row of the outbox, and what a result at central makes of it.
+"""The relay's rules: the change of an outbox row by a verdict, and by a result at central.
 
 A claimed row ends in one of three ways:
 

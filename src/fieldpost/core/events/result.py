@@ -16,7 +16,7 @@ class EventState(StrEnum):
     PROCESSING = "processing"
     """A notification is neither delivered nor parked yet."""
     SENT = "sent"
-    """Every notification is delivered, or nobody was to be notified."""
+    """Every notification is delivered, or there is none."""
     PURGED = "purged"
     """The event or all of its notifications ended, and their retention is over."""
     UNKNOWN = "unknown"

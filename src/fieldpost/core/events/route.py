@@ -34,7 +34,7 @@ class EventRoute:
     """The payload member that holds the address; then the list's own targets are not notified."""
     cooldown_s: float | None = None
     cooldown_by: str | None = None
-    """The attribute whose values have cooldowns of their own; None for one cooldown of the whole route."""
+    """The attribute whose values have separate cooldowns; None for one cooldown of the whole route."""
     removed_at: datetime | None = None
     version: int = 1
 
@@ -88,7 +88,7 @@ def topics_of(route: EventRoute, topics: Iterable[Topic]) -> list[str]:
 def routed_id(event_id: str, list_name: str, address: str | None) -> str:
     """The id of the notification that an event causes for a list, or for one address by way of the list.
 
-    Two routes that lead an event to the same list or address cause one notification.
+    Two routes that send an event to the same list or address cause one notification.
     """
     return derived_notification_id(event_id, "list", list_name, address or "")
 
@@ -102,7 +102,7 @@ def published_address(event: Event, route: EventRoute) -> str | None:
 
 
 def cooldown_value(route: EventRoute, event: Event) -> str:
-    """The value that the event's cooldown goes by; values compare case-insensitively, as in filters."""
+    """The value that selects the event's cooldown; values compare case-insensitively, as in filters."""
     return event.attributes.get(route.cooldown_by, NO_VALUE).casefold() if route.cooldown_by else NO_VALUE
 
 

@@ -16,7 +16,7 @@ _KEY = re.compile(f"[0-9a-f]{{{KEY_LENGTH}}}")
 _TARGETS = re.compile(r"^\d+ targets \([^()]*\)(?=: |$)")
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]{0,20}://[^\s;,'\"<>)]+", re.IGNORECASE)
 _ADDRESS = re.compile(r"<?[^\s<>@;,:'\"()=]{1,64}@[^\s<>@;,:'\"()]*[^\s<>@;,:'\"().]>?")
-# Longer patterns first, so that no part of a match is taken for something else.
+# Longer patterns first, so that no part of a match is mistaken for something else.
 _PLACEHOLDERS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE), "<id>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?"), "<time>"),

@@ -7,7 +7,7 @@ EventSeverity = Literal["info", "warning", "error"]
 
 
 class SiteEventKind(StrEnum):
-    """What an entry of the event log reports."""
+    """The kind of event that an entry of the event log reports."""
 
     QUEUED = "queued"
     DELIVERED = "delivered"
