@@ -1,1 +1,1 @@
-"""Runs at the centre. Five rooms that do not know each other, over two that do not either."""
+"""Runs at the centre. The packages for its tasks are independent of each other and use the store and the adapters."""

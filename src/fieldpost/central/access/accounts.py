@@ -36,7 +36,7 @@ from fieldpost.link.credentials import IssuedToken
 ADMIN_NAME = "admin"
 FIRST_TOKEN = "first start"
 GRANTED_ROLES = (Role.PUBLISHER, Role.SUBSCRIBER)
-"""Roles that a token may have whatever the role of its user."""
+"""Roles that a token may have with any role of its user."""
 TOKEN_LIFE = timedelta(days=90)
 """How long an API token is valid, unless another time is given."""
 LINK_PATH = "/set-password"

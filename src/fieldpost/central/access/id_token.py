@@ -1,7 +1,7 @@
 """ID tokens of an identity provider: signed JSON (RFC 7519), accepted after all checks that OpenID Connect requires.
 
 The signature schemes RS256 and ES256 are supported, which every provider offers. A token with another scheme, `none`
-above all, is refused, and a key is only used for its own scheme. Times are compared with a tolerance for clock skew.
+above all, is rejected, and a key is only used for its own scheme. Times are compared with a tolerance for clock skew.
 """
 
 import json

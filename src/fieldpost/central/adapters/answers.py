@@ -52,7 +52,7 @@ class ReadAnswer:
 def by_status(
     answer: HttpAnswer, retry_after: timedelta | None, said: str | None = None, *, pause: timedelta = PAUSE_DEFAULT
 ) -> ReadAnswer:
-    """The meaning of a status that is the same for all types: the tables name what differs. `said` is the part of the
+    """The meaning of a status that is the same for all types; the tables list the exceptions. `said` is the part of the
     answer for people."""
     status, text = answer.status, answer_text(answer, said)
     if 200 <= status < 300:

@@ -1,6 +1,6 @@
 """Providers whose targets are incoming webhooks: the target is a label, and its secret is the URL of the hook.
 
-Whoever knows such a URL can post, so no text of ours contains more of it than its host. Hooks go through the strict
+Anyone who knows such a URL can post, so texts contain only its host. Hooks go through the strict
 client, with no rule on the host name: providers move it, and proxies and compatible servers have names of their own.
 """
 

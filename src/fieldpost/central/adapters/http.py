@@ -1,6 +1,6 @@
 """One HTTP attempt over the guarded client: quick tries within a deadline, and a record of what happened.
 
-Shared by the adapters that talk HTTP. It sends requests and repeats them; what a status means is the adapter's matter.
+Shared by the adapters that use HTTP. It sends requests and repeats them; the adapter decides what a status means.
 A reused connection that turns out to be closed shows nothing about the receiver: that request is sent again at once, on
 a new connection, and does not count as a try.
 """
@@ -87,7 +87,7 @@ class HttpAttempt:
             await self.clock.sleep(wait_s)
 
     def exchange(self, request: HttpRequest, scrub: Callable[[str], str]) -> Exchange:
-        """What to keep of it. The answer is scrubbed before it is truncated: half a secret would not be recognized."""
+        """The stored record. The answer is scrubbed before it is truncated: half a secret would not be recognized."""
         shown = {name: HIDDEN if name.lower() in request.hidden else text for name, text in request.headers.items()}
         if not isinstance(answer := self.result, HttpAnswer):
             return Exchange(url=str(request.url), tries=tuple(self._made), request_headers=shown)

@@ -12,7 +12,7 @@ held by the answer                   due                  fails      held; no fu
 request sent, no answer              due                  fails      uncertain
 not sent: name, connect, TLS, guard  due                  fails      held
 
-Each target with a URL of its own fails alone: a hook that cannot be reached keeps no other from its copy.
+Targets with separate URLs fail separately: an unreachable hook does not affect the others.
 """
 
 import asyncio

@@ -50,7 +50,7 @@ class MirrorRequests(Protocol):
         """The request for the changes since the cursor."""
 
     async def reread(self, site: str) -> None:
-        """Let the next question ask for everything."""
+        """Let the next request ask for all changes."""
 
 
 class CommandSender:

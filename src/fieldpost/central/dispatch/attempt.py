@@ -274,6 +274,6 @@ def _not_sent(error: str, phase: str) -> PermanentFailure:
 
 
 def _is_cancelled() -> bool:
-    """Whether this attempt is to end; a cancellation that nobody requested is the adapter's own."""
+    """Whether this attempt is to end; any other cancellation comes from the adapter."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

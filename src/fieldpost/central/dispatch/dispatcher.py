@@ -140,7 +140,7 @@ class Dispatcher:
             await self._refresh()
             if self._paths.snapshot.has_suspects:
                 await self._attempt_suspects()
-            self._freed.clear()  # before the slots are counted, so that none that becomes free meanwhile is missed
+            self._freed.clear()  # before counting the slots, so that one that becomes free meanwhile is not missed
             self._work = await self._next_work()
             use = self._slots.use()
             turns = await self._turns.take(use[SlotPool.LISTS], self._options.batch_size, self._database_time())
@@ -214,7 +214,7 @@ class Dispatcher:
         await self._receipts.tend()
 
     async def _next_work(self) -> NextWork:
-        """What there is to claim, after timed rows that are due were made claimable."""
+        """The claimable rows, after timed rows that are due were made claimable."""
         work = await self._store.read_one(due.next_work, now=self._store.now())
         if work.timed_due is not None and work.timed_due <= self._database_time() and await self._holds.promote():
             work = await self._store.read_one(due.next_work, now=self._store.now())
@@ -335,7 +335,7 @@ class Dispatcher:
             self._ended(running, {})
 
     async def _renew_all(self) -> None:
-        """Keep the leases of what is in flight; what could not be renewed is stopped by its gate."""
+        """Renew the leases of attempts in flight; an attempt without a renewed lease is stopped by its gate."""
         while True:
             await self._clock.sleep(self._options.renew_s)
             try:
@@ -372,12 +372,12 @@ class Dispatcher:
         moments = (self._work.timed_due, self._paths.next_hold_end())
         seconds = [(moment - now).total_seconds() for moment in moments if moment is not None]
         waits += [wait if wait > 0 else self._options.refresh_s for wait in seconds]
-        if self._turns.next_at is not None:  # a turn that came during the sweep is taken at once
+        if self._turns.next_at is not None:  # a turn that became due during the sweep is taken at once
             waits.append((self._turns.next_at - now).total_seconds())
         return max(min(waits), 0.001)
 
     async def _wind_up(self, helpers: Sequence[asyncio.Task[None]]) -> None:
-        """Finish within the grace time what is in flight, give back the rest."""
+        """Finish attempts in flight within the grace time and release the rest."""
         self._is_stopping = True
         await self._receipts.close()
         tasks = [f.task for f in self._running.values() if f.task is not None and not f.task.done()]
@@ -390,7 +390,7 @@ class Dispatcher:
             helper.cancel()
         await asyncio.gather(*helpers, return_exceptions=True)
         await self._results.apply_waiting()
-        # An outcome that could not be written even now is no unsent claim: its lease runs out as after a crash.
+        # An outcome that could not be written even now is not an unsent claim: its lease expires as after a crash.
         unsent = [f for f in self._running.values() if f.outcome is None]
         if unsent:
             await self._give_back(unsent, "the node stopped")

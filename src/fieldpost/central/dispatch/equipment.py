@@ -1,4 +1,4 @@
-"""What an attempt needs besides its path: its turn under the rates, pauses and secrets of targets, receipt URLs."""
+"""The data of an attempt besides its path: its turn under the rates, pauses and secrets of targets, receipt URLs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

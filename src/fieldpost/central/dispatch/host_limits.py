@@ -46,7 +46,7 @@ class HostLimits:
         self._last = {host: key for host, key in self._last.items() if host in self._ready}
 
     def plan(self, per_key: int, blocked: Collection[str]) -> HostShares:
-        """What each key may claim now, where `per_key` is the share of a key. `blocked` keys claim nothing anyway."""
+        """The claims that each key may make now; `per_key` is the share of a key. `blocked` keys claim nothing."""
         none: set[str] = set()
         most: dict[str, int] = {}
         self._short.clear()
@@ -73,7 +73,7 @@ class HostLimits:
         return bool(missed) and not self._idle.issuperset(plan.blocked)
 
     def without_room(self, due: Collection[str]) -> set[str]:
-        """Of the subscriptions whose probes are due, those that are put off still."""
+        """The subscriptions with due probes that are still deferred."""
         found: set[str] = set()
         for host, waiting in list(self._put_off.items()):
             keys = [key for key in waiting if key in due]

@@ -53,7 +53,7 @@ Resolved = DeliveryPath | PermanentFailure
 
 @dataclass
 class PathSnapshot:
-    """What a refresh found."""
+    """The result of a refresh."""
 
     version: int = -1
     """Of the catalogue of paths."""
@@ -225,7 +225,7 @@ class Paths:
         return breaker.wait_until if breaker is not None and is_waiting(breaker, self.now) else None
 
     def hold_of(self, key: str) -> tuple[HoldKind, Hold, str] | None:
-        """What holds the rows of a key: its kind, until when, and why; None if they may be attempted."""
+        """The hold on the rows of a key: its kind, end and reason; None if they may be attempted."""
         path = self._paths.get(key)
         if not isinstance(path, DeliveryPath):
             return None

@@ -89,7 +89,7 @@ class Results:
         running.renewed_at = max(running.renewed_at, began)
 
     async def run(self) -> None:
-        """Apply what gathers, until cancelled."""
+        """Write gathered outcomes until cancelled."""
         while True:
             await self._news.wait()
             self._news.clear()
@@ -98,7 +98,7 @@ class Results:
                     await self._clock.sleep(AGAIN_S)
 
     async def apply_waiting(self) -> bool:
-        """Write all that has gathered as one batch; False when something of it could not be written now."""
+        """Write all gathered outcomes as one batch; False if one of them could not be written now."""
         left, self._waiting = self._waiting, []
         try:
             if left:
@@ -107,7 +107,7 @@ class Results:
         except Unavailable as error:
             log.error("result.kept", count=len(left), error=error.message)
         except Exception:
-            # Something about one of them cannot be written: that must not keep the others from it.
+            # One of them cannot be written; that must not block the others.
             await self._write_each(left)
         finally:
             # A write that was cancelled may have gone through; writing the same end again changes nothing.
@@ -131,7 +131,7 @@ class Results:
         event_ids = new_ids(self._clock.now(), os.urandom(10 * 2 * len(batch)))
         late, breakers, finished = await self._store.write(_apply, self._node_id, batch, chances, event_ids)
         self._on_ended(batch, breakers)
-        await asyncio.sleep(0)  # what has come free is claimed while the log is written
+        await asyncio.sleep(0)  # free slots are filled while the log is written
         self._report(batch, finished, late)
 
     def _report(self, batch: Sequence[RunningAttempt], finished: Sequence[Finished], late: set[str]) -> None:
@@ -194,7 +194,7 @@ def _record_all(
 
 
 def _step(running: RunningAttempt, node_id: str, now: datetime) -> Callable[[Breaker], Breaker] | None:
-    """What the attempt does to its breaker; None when it was not sent and says nothing."""
+    """The change of the breaker by the attempt; None if it was not sent and is not evidence."""
     path, outcome = running.path, running.outcome
     if not isinstance(path, DeliveryPath) or outcome is None:
         return None
@@ -232,7 +232,7 @@ def _pause_rule(running: RunningAttempt, outcome: Outcome, now: datetime) -> Cal
     assert isinstance(running.path, DeliveryPath), "an attempt that was sent has a path"
     asked = [pause for pause in outcome.pauses if pause.address is None]
     if not asked and isinstance(outcome, Held) and running.path.breaker_key == running.delivery_key:
-        # All that is due is paused, and the breaker is the list's own: further rows wait without an attempt.
+        # All due targets are paused, and the list has its own breaker: further rows wait without an attempt.
         asked = sorted(outcome.pauses, key=lambda pause: pause.wait)[:1]
     if not asked:
         return None

@@ -90,7 +90,7 @@ class SubscriptionKeeper:
         return bool(self._to_disable or self._to_warn)
 
     async def tend(self, version: int, monotonic: float) -> None:
-        """Do what is due. `version` is that of the catalogue: a change may have disabled or removed a subscription."""
+        """Do the due work. `version` is that of the catalogue: a change may have disabled or removed a subscription."""
         while self._to_disable:
             subscription_id, reason = next(iter(self._to_disable.items()))
             if await self._store.write(_disable, subscription_id, reason, now=self._store.now()):

@@ -73,7 +73,7 @@ class TurnTaker:
         return taken.claimed
 
     def note(self, ended: Sequence[RunningAttempt]) -> bool:
-        """Use what the ends of attempts say about queues and pauses before the next refresh; whether to sweep now."""
+        """Use news of ended attempts about queues and pauses before the next refresh; whether to sweep now."""
         queued = {one.delivery_key for one in ended if isinstance(one.outcome, Held) and one.outcome.kind.is_queue}
         self._paths.note_waits(queued, (pause for one in ended for pause in one.target_pauses()))
         has_work = bool(queued) or (self._is_short and bool(self._paths.snapshot.queued))

@@ -32,7 +32,7 @@ class RouteMatch:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """What decides about an event, as of a version of the catalogue."""
+    """The catalogue as of one version: decides about events."""
 
     version: int
     subscription_matcher: Matcher[tuple[str, str, str]]

@@ -59,7 +59,7 @@ class EpochLeases:
         self._requests = Batcher(self._serve)
 
     async def answer(self, sender: SiteNode, request: EpochRequest) -> EpochAnswer:
-        """Answer a request after the commit. Raises InvalidInput for an epoch that is not the sender's to ask for."""
+        """Answer a request after the commit. Raises InvalidInput for an epoch that the sender may not request."""
         _check(sender, request)
         served = await self._requests.submit((sender, request))
         lease = served.result.lease

@@ -94,7 +94,7 @@ class FairQueue(Generic[K, T]):
 
     @asynccontextmanager
     async def admit(self, site: str, items: int) -> AsyncIterator[None]:
-        """Wait for admission of work on `items` items in a transaction of its own, and hold it during that work."""
+        """Wait for admission of work on `items` items in a separate transaction, and hold it during that work."""
         turn = self._enter(site, items, None)
         try:
             await turn
@@ -185,7 +185,7 @@ class _WaitingSubmit(Generic[K, T]):
     arrival: int
     items: int = field(compare=False)
     content: K | None = field(compare=False)
-    """None for work in a transaction of its own."""
+    """None for work in a separate transaction."""
     answer: asyncio.Future[T] = field(compare=False)
 
 

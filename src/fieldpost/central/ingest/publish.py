@@ -84,7 +84,7 @@ class EventVerdict:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """An event with its digest and what the catalogue makes of it: a refusal, or notifications."""
+    """An event with its digest and its result by the catalogue: a rejection, or notifications."""
 
     published: Event
     event: Event

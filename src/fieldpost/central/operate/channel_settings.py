@@ -115,7 +115,7 @@ def apply_changes(
 
 
 def check_channel_destination(adapter: Adapter, before: Channel, after: Channel) -> None:
-    """Refuse to send a stored secret to a new place: InvalidInput unless it was given again with the change.
+    """Refuse to send a stored secret to a new host: InvalidInput unless it was given again with the change.
 
     An adapter that does not describe its settings may send secrets anywhere, so all its settings count.
     """

@@ -52,7 +52,7 @@ class NotificationActions(Actions):
         return changed
 
     async def discard(self, actor: Actor, notification_id: str, version: int) -> Notification:
-        """Give it up; the row and its history stay until they are purged."""
+        """Discard it; the row and its history stay until they are purged."""
         require(actor, Role.OPERATOR, "notification.discard")
         return await self._change(actor, notification_id, version, lifecycle.discard, AuditStatus.DISCARDED)
 

@@ -1,6 +1,6 @@
 """Signed tests of a receiver: one request outside the queue, without quick tries.
 
-A subscriber types the URL of the receiver, so a test must not become a means to flood somebody else: tests of one owner
+A subscriber types the URL of the receiver, so tests must not be usable to flood another server: tests of one owner
 have a rate over all nodes.
 """
 

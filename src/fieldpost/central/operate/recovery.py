@@ -46,7 +46,7 @@ MISSING = "not created when its event was published; a recovery created it"
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPreview:
-    """What a recovery would do, counted over at most `PREVIEW_EVENTS_MAX` events."""
+    """The effects of a recovery, counted over at most `PREVIEW_EVENTS_MAX` events."""
 
     parked: int
     missing: int
@@ -60,7 +60,7 @@ class Recovery(Actions):
     """Recovers subscriptions."""
 
     async def preview(self, actor: Actor, subscription_id: str, since: datetime) -> RecoveryPreview:
-        """Count what a recovery since this time would retry and create."""
+        """Count the notifications that a recovery since this time would retry and create."""
         require(actor, Role.OPERATOR, "subscription.recover", Role.SUBSCRIBER)
         owner = actor.owner_limit
         return await self._store.read(_preview, subscription_id, owner, since, now=self._store.now())

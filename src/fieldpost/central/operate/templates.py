@@ -55,7 +55,7 @@ class TemplatePreview:
     variable: str | None = None
     """The unknown variable, if that is the reason."""
     costs: tuple[str, ...] = ()
-    """What the text costs on channels that bill by its length: `sms: 2 segments of GSM-7 per number`."""
+    """The cost of the text on channels that bill by its length: `sms: 2 segments of GSM-7 per number`."""
 
     @property
     def subject(self) -> str | None:

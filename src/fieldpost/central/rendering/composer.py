@@ -1,4 +1,4 @@
-"""Composing: the text and the address of a notification that a route makes of an event."""
+"""Composing: the text and the address of a notification that a route creates from an event."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -23,7 +23,7 @@ PHASE = "render"
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """What drafts are made of."""
+    """The route, template and event of a draft."""
 
     events: dict[str, RecordedEvent]
     routes: dict[str, EventRoute]

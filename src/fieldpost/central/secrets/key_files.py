@@ -1,7 +1,7 @@
 """Loading the keys: from the environment, or from a file that the first start creates.
 
-A wrong or missing key never stops central: channels without secrets go on, the others are held with the reason. A key
-is created only while the store knows none. A new node that lacks the keys of its store must not create its own: no
+A wrong or missing key never stops central: channels without secrets continue, the others are held with the reason. A
+key is created only while the store knows none. A new node that lacks the keys of its store must not create its own: no
 other node could open the secrets that it seals.
 """
 

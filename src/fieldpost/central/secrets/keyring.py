@@ -6,7 +6,7 @@ names its key by an id derived from the key, so several keys can be in use: the 
 change keys, put a new one first, seal all secrets again (`fieldpost secrets rotate`) and remove the old one.
 
 Invariants: without the right key a secret is *unreadable*, which stops its channel and nothing else. Errors of this
-module reveal nothing about a secret but its channel, its setting and the id of its key.
+module reveal only the channel and setting of a secret and the id of its key.
 """
 
 import base64

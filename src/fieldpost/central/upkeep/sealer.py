@@ -1,7 +1,7 @@
 """The sealer: seals committed audit entries in signed batches, on the leader (`core.audit_seal`).
 
 Writers of audit entries do nothing for it. Two leaders at once cannot fork the chain: a batch is stored only if its
-number is free, and whoever is second reads again. The head of a batch goes to the log and to a file only after the
+number is free, and the second leader reads again. The head of a batch goes to the log and to a file only after the
 batch is stored, so no file names a batch that the database never had.
 """
 
@@ -90,14 +90,14 @@ class Sealer:
         low = entries[0].sequence if entries else found.high
         if not await self._store.write(
             audit_seals.add_batch, made, len(entries), low
-        ):  # another leader was first: read again what is left
+        ):  # another leader was first: read the remaining entries again
             return 0, self._leader.is_leader
         await asyncio.to_thread(self._announce, batch)
         log.info("audit.sealed", batch=batch.number, entries=len(entries), head=batch.head.hex())
         return len(entries), found.is_more and self._leader.is_leader
 
     def _purged_to(self, found: Unsealed) -> datetime | None:
-        """The time before which entries may be missing: as far as the purge came, never past the retention."""
+        """The time before which entries may be missing: the progress of the purge, never past the retention."""
         before = found.last.batch.purged_to if found.last else None
         if found.purged_to is None:
             return before

@@ -1,1 +1,1 @@
-"""What people see, read only: KPIs, metrics, health. Imports: core, clock, store."""
+"""Views for people, read only: KPIs, metrics, health. Imports: core, clock, store."""

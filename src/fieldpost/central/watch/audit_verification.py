@@ -116,7 +116,7 @@ def _bounded(found: Sequence[StoredBatch]) -> list[StoredBatch]:
 def _chain_findings(
     first: int, before: Sequence[StoredBatch], chosen: Sequence[StoredBatch], trusted: Collection[bytes], last: int
 ) -> Iterator[TamperingFound]:
-    """Batches that are missing, changed, or signed by nobody who may."""
+    """Batches that are missing, changed, or not signed by a trusted key."""
     if first > 1 and not before and chosen:
         yield _of_batch(Tampering.BATCH_REMOVED, first - 1, "is missing")
     previous = before[0] if before else None

@@ -80,11 +80,11 @@ class ChannelChecks:
         if sealed not in self._of_secrets:
             try:
                 opened = self._keyring.open_targets(list_name, {address: sealed})
-            except FieldpostError:  # unreadable secrets have an issue of their own
+            except FieldpostError:  # unreadable secrets have a separate issue
                 return []
             self._of_secrets[sealed] = adapter.target_warnings(opened[address])
         return self._of_secrets[sealed]
 
     def _forget(self, current: set[str | None]) -> None:
-        """Keep what is known of these only."""
+        """Forget all others than these."""
         self._of_secrets = {sealed: texts for sealed, texts in self._of_secrets.items() if sealed in current}

@@ -38,12 +38,12 @@ class ChannelState:
     backlog: Backlog = NO_BACKLOG
     """Notifications that wait for a rate or a pause."""
     list_breakers: Mapping[str, Breaker] = field(default_factory=dict)
-    """By list, where targets have URLs of their own: such a list has a breaker of its own, the channel has none."""
+    """By list, if each target has a separate URL: then each list has a breaker and the channel has none."""
 
     @property
     def health(self) -> str:
-        """The state as every surface shows it: blocked, monitored, healthy or untried. Where lists have breakers of
-        their own, a failing one makes the channel monitored."""
+        """The state as every surface shows it: blocked, monitored, healthy or untried. If lists have their
+        own breakers, a failing one makes the channel monitored."""
         if self.list_breakers:
             return "monitored" if self.failing_lists else "healthy"
         return self.breaker.health if self.is_tried else "untried"
@@ -166,7 +166,7 @@ def _pauses(
     of_targets: Mapping[str, Sequence[TargetPause]],
     at: datetime,
 ) -> list[BacklogPause]:
-    """The pauses of a channel, of its lists with breakers of their own, and of their targets."""
+    """The pauses of a channel, of its lists with their own breakers, and of their targets."""
     owners = [(channel_key(channel.name), None), *((list_key(name), name) for name in names)]
     of_paths = [
         BacklogPause(until=breaker.wait_until, reason=breaker.wait_reason or "", list_name=name)

@@ -37,7 +37,7 @@ class GuardError(OSError):
 
 
 class Observed:
-    """What the requests of one job came to."""
+    """The result of the requests of one job."""
 
     def __init__(self, job: Mapping[str, Any]) -> None:
         self.allowed: Allowed = parse_allowed(job["allow"])
@@ -102,7 +102,7 @@ def _serve(apprise: Any, asset: Any, job: Mapping[str, Any]) -> dict[str, Any]:
         title, body, truncated_to = _fitted(service, job)
         is_ok = service.notify(body=body, title=title, notify_type=job["kind"], body_format=apprise.NotifyFormat.TEXT)
     except Exception as error:
-        # A plugin that fails by itself is a failure without an answer.
+        # A plugin that raises has failed without an answer.
         is_ok = False
         truncated_to = None
         observed.failure = observed.failure or {"kind": "plugin", "reason": f"Apprise failed: {type(error).__name__}"}

@@ -1,4 +1,4 @@
-"""The meaning of what was observed while Apprise sent a notification.
+"""The meaning of the observed requests of Apprise.
 
 Apprise reports success or failure and neither cause nor code, so its requests are observed (`child.py`):
 
@@ -9,7 +9,7 @@ Apprise succeeded                            by the last answer
 request sent, no answer                      uncertain
 not sent: name, connect, TLS, guard          held
 Apprise failed although all answers are 2xx  transient
-no request at all                            transient, whatever Apprise reports
+no request at all                            transient, with any report of Apprise
 URL not accepted by Apprise                  failed
 """
 

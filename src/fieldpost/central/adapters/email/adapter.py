@@ -165,6 +165,6 @@ class EmailAdapter:
     @cached_property
     def _tls_context(self) -> ssl.SSLContext:
         context = self._given_tls_context or ssl.create_default_context()
-        # Python's default is whatever OpenSSL supports, unless it was built otherwise.
+        # Python's default is all that OpenSSL supports, unless it was built otherwise.
         context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
         return context

@@ -197,8 +197,8 @@ class Attempt:
         return True
 
     def _shrinks(self, accepted_count: int, reply: SmtpReply, *, is_certain: bool) -> bool:
-        """Learn from a server that ended the conversation amid the recipients; returns whether to continue over a new
-        connection with smaller transactions. A 421 without a word about recipients may have another reason, so only
+        """Learn from a server that ended the conversation between recipients; returns whether to continue over a new
+        connection with smaller transactions. A 421 that does not mention recipients may have another reason, so only
         the next attempt sends fewer."""
         if not accepted_count or (reply.code != 421 and not is_certain):
             return False

@@ -15,7 +15,7 @@ class EmailOptions:
 
     message_id_domain: str = ""
     """The domain in the Message-ID of every mail. Used at the first start and kept in the database from then on, so
-    that a notification has the same Message-ID for ever; empty for the host's name."""
+    that a notification always has the same Message-ID; empty for the host's name."""
 
     def __post_init__(self) -> None:
         try:

@@ -18,7 +18,7 @@ ServerKey = tuple[str, int, str | None]
 
 @dataclass(slots=True)
 class ServerTraits:
-    """What is known about one server."""
+    """The known traits of one server."""
 
     until: float
     """The monotonic time until which it holds."""

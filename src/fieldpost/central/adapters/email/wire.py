@@ -80,7 +80,7 @@ class SmtpWire(SMTPProtocol):
         if self.transport is not None:
             cast(asyncio.WriteTransport, self.transport).abort()
 
-    # -- what asyncio calls --------------------------------------------------------------------------------------------
+    # -- called by asyncio ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -110,8 +110,8 @@ class SmtpWire(SMTPProtocol):
             self.on_lost = None
 
     def _unread(self) -> bytes:
-        """What the server sent before it reset the connection. The event loop does not read it when a write fails, but
-        it may say why. Over TLS it cannot be read any more."""
+        """The data that the server sent before it reset the connection. The event loop does not read it when a write
+        fails, but it may give the reason. Over TLS it cannot be read any more."""
         if self.transport is None or self.transport.get_extra_info("sslcontext") is not None:
             return b""
         try:

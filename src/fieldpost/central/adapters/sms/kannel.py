@@ -1,6 +1,6 @@
 """The dialect kannel: the sendsms interface of Kannel's smsbox, which GSM modems and SMPP lines are attached to.
 
-Kannel accepts texts of any length and cuts them at `max-messages` without a word, so that the text is fitted before. It
+Kannel accepts texts of any length and silently cuts them at `max-messages`, so the text is truncated before. It
 cannot be asked about a message: receipts come by the `dlr-url` alone.
 """
 
@@ -50,7 +50,7 @@ class KannelRequests(ProviderRequests):
     def request(self, address: str) -> HttpRequest:
         query = {**self._query, "to": address}
         if (receipt_url := self._receipt_urls.get(address)) is not None:
-            # Kannel replaces %d by the status and %A by the network's words.
+            # Kannel replaces %d by the status and %A by the text of the network.
             query |= {"dlr-mask": ALL_RECEIPTS, "dlr-url": f"{receipt_url}?status=%d&answer=%A"}
         # Not encoded by yarl, which leaves some characters as they are: the password must look as it is searched for.
         url = URL(f"{parsed_url(str(self.settings['url'])).with_query(None)}?{urlencode(query)}", encoded=True)

@@ -1,9 +1,9 @@
 """The Adaptive Card of a notification, as the attachment of a message.
 
-All texts are *TextRuns*: unlike TextBlocks they know no Markdown. The one thing that renderers do replace in them are
-the macros `{{DATE(…)}}` and `{{TIME(…)}}`; a text is divided between their braces, which leaves it as it was written.
+All texts are *TextRuns*: unlike TextBlocks they have no Markdown. Renderers replace only one thing in them,
+the macros `{{DATE(…)}}` and `{{TIME(…)}}`; a text is split between their braces, which leaves it unchanged.
 
-Teams rejects messages of more than 28 KB, counted in an encoding of its own; 18,000 bytes of JSON are within it.
+Teams rejects messages of more than 28 KB in its own encoding; 18,000 bytes of JSON are within it.
 """
 
 import json

@@ -115,7 +115,7 @@ SUBSCRIPTION_FIELDS = (
     *(_OF_CHANNEL[name] for name in ("quick_tries", "quick_tries_base_s", "quick_tries_pattern")),
     *(_OF_CHANNEL[name] for name in ("retry_codes", "give_up_codes")),
 )
-"""The form fields of a subscription; its extra headers have a field of their own."""
+"""The form fields of a subscription; its extra headers have a separate field."""
 PHASES = (
     AttemptPhase(
         "token",

@@ -1,7 +1,7 @@
 """Abonnementen of the ZGW API: subscriptions that its clients create and change.
 
-The callback gets a test before anything is stored, so an abonnement is active from the start. What the callback
-answered is not shown to the client: it chose the URL.
+The callback gets a test before anything is stored, so an abonnement is active from the start. The answer of the
+callback is not shown to the client, which chose the URL.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Clients of the ZGW API: add, rotate, revoke, list; and verifying their tokens.
 
 A client's id is chosen by its application and is the owner of its subscriptions, so a revoked client keeps its row:
-adding it again sets scopes, kanalen and secret, and its abonnementen are its own again.
+adding it again sets scopes, kanalen and secret, and returns its abonnementen to it.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""Failures of the database: which are retried, which become Unavailable, which are bugs.
+"""Failures of the database: retried, reported as Unavailable, or bugs.
 
 Transient failures end without our doing: a deadlock, a restart, a lost connection, a cancelled statement. PostgreSQL's
 are retried, since every function of the store is safe to run twice. Other failures of the database (a full disk, too
-many connections) become Unavailable. The rest stay as they are: they are our mistakes.
+many connections) become Unavailable. All others are bugs and are raised unchanged.
 """
 
 import re
@@ -89,7 +89,7 @@ def is_read_only(error: BaseException) -> bool:
 
 
 def translated(error: Exception) -> Exception:
-    """Unavailable for failures of the database; our own mistakes stay as they are."""
+    """Unavailable for failures of the database; bugs are returned unchanged."""
     if isinstance(error, DBAPIError):
         codes = {_sqlstate(error), _sqlite_code(error)}
         return _unavailable(error) if is_transient(error) or codes & _UNAVAILABLE else error

@@ -121,7 +121,7 @@ class Statement:
     def _bind_postgresql(self, rows: Sequence[Sequence[Any]], params: dict[str, Any]) -> dict[str, Any]:
         if self._rows:
             columns = list(zip(*rows, strict=True)) or [()] * len(self._rows)
-            # A column in which nothing is given travels as one null, and is as long as the others in the end.
+            # A column without values is sent as one null and padded to the length of the others.
             params |= {
                 f"u_{name}": list(column) if not column or any(v is not None for v in column) else None
                 for name, column in zip(self._rows, columns, strict=True)

@@ -103,7 +103,7 @@ class PostgresWake(LocalWake):
             try:
                 await self._converse()
             except Exception as error:
-                # Any error: when a server ends in mid-conversation, the driver raises errors of its own state machine.
+                # Any error: if a server ends during a conversation, the driver raises errors of its state machine.
                 log.warning("wake.lost", error=str(error) or type(error).__name__)
             await self._clock.sleep(RECONNECT_S)
 

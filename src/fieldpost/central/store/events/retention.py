@@ -44,7 +44,7 @@ _delete = Statement(
 
 
 def purge_events(conn: Connection, span: PurgeRange) -> PurgedBatch:
-    """Delete those of the oldest events that have no notification any more; each leaves a tombstone.
+    """Delete those of the oldest events that no longer have a notification; each leaves a tombstone.
 
     A batch reads all events of a range of time, whether it deletes them or not, so that events which must stay do not
     make a batch long. Slightly more than `limit` where events share a time.

@@ -332,7 +332,7 @@ def release_held(conn: Connection, breakers: Collection[Breaker], limit: int, *,
 
 
 def free_keys(conn: Connection, keys: Collection[str], held_by: str, *, now: datetime | None) -> None:
-    """Let rows of these delivery keys come free that are held behind another breaker than this, which is theirs now."""
+    """Release rows of these delivery keys that are held behind a breaker other than their present one."""
     if keys:
         _free_keys.run(conn, keys=list(keys), held_by=held_by, now=now)
 

@@ -3,9 +3,9 @@
 Theory of operation. A claim is taken in one short transaction: owner, token + 1, lease end by the database's clock, and
 the attempt row ("started") beside it. Nothing is open while an adapter talks. A claim ends with `apply` (attempts.py)
 or `release`; a crashed node's claims end when their lease runs out, and the next claim takes such rows like any other,
-so no leader is needed. A token only ever grows: whoever holds an older one changes nothing.
+so no leader is needed. A token only ever grows: a holder of an older one changes nothing.
 
-Which rows there are to take is another question, answered by `due.py`. A row orphaned twice is claimed only to be
+`due.py` decides which rows can be claimed. A row orphaned twice is claimed only to be
 attempted while the node does nothing else. It is parked only if the process is known to have crashed in such a lone
 attempt (`mark_crashed`): a kill from outside or a power cut is not the notification's fault. Another claim ends the
 attempt of an orphan as `abandoned`; a late result of that attempt replaces this end.

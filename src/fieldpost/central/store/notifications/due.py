@@ -31,7 +31,7 @@ from fieldpost.core.delivery.routing import SlotPool
 
 @dataclass(frozen=True, slots=True)
 class NextWork:
-    """What there is to claim."""
+    """The claimable work."""
 
     waiting: Mapping[SlotPool, Sequence[Lane]] = field(default_factory=dict)
     """The lanes with claimable rows, of the pools that have any. Their keys may have no free slot."""

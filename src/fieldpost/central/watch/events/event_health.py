@@ -22,7 +22,7 @@ RELAY_SILENT = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventHealth:
-    """Nothing of it, unless given."""
+    """Empty by default."""
 
     unmatched: Sequence[str] = ()
     """Topics whose events of the last day matched neither a route nor a subscription."""

@@ -23,7 +23,7 @@ COOLDOWNS_SHOWN = 50
 
 @dataclass(frozen=True, slots=True)
 class RouteState:
-    """A route as it works now."""
+    """A route with its present effect."""
 
     route: EventRoute
     list_type: str | None
