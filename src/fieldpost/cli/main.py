@@ -37,7 +37,7 @@ CENTRAL_PACKAGES = (
     *("aiosmtplib", "alembic", "argon2", "asyncpg", "cryptography", "httptools", "jinja2", "prometheus_client"),
     *("sqlalchemy", "starlette", "uvicorn", "websockets"),
 )
-"""What `fieldpost[central]` adds to the base install, by the names of imports."""
+"""The imports that `fieldpost[central]` adds to the base install."""
 
 
 def main() -> NoReturn:

@@ -104,7 +104,7 @@ class Providers:
 
 
 def _make_certificate(certificate: Path, key_file: Path, now: datetime) -> None:
-    """A certificate for 127.0.0.1 that signs itself, so that it is also the authority to trust."""
+    """A self-signed certificate for 127.0.0.1, which is also the authority to trust."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "providers of the Fieldpost demo")])
     made = (

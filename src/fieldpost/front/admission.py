@@ -102,7 +102,7 @@ class Admission:
         """Connections that wait for their client, and since when; the longest first."""
 
     def admit(self, address: str | None, abort: Callable[[], None]) -> OpenConnection:
-        """Count a connection from this address. Raises Unavailable if there is no place for it."""
+        """Count a connection from this address. Raises Unavailable at the limit."""
         limits = self._limits(address)
         for key, count_max in limits:
             if self._unauthenticated[key] >= count_max:

@@ -6,7 +6,7 @@ so a few slow senders could block central. `BoundedHttp` adds these limits to uv
 
 - a request head has a maximum size and a deadline; an idle connection has a deadline;
 - the deadline of a body or frame moves with every byte that arrives, so a slow line may take as long as it needs but a
-  dripping one is cut; the slowest accepted rate is the one at which a sender itself gives up;
+  dripping one is cut off; the slowest accepted rate is the one at which a sender gives up;
 - after an early answer, central discards further bytes for a few seconds, so that the client reads the answer, and
   then closes the connection;
 - a client that does not read its answer has a deadline too, which moves with the bytes that leave the buffer; so has a
@@ -167,7 +167,7 @@ class BoundedHttp(HttpToolsProtocol):
         self.transport.set_write_buffer_limits(high=WRITE_BYTES)
         self._deadline.set(self._options.header_s)
         if self.admitted is not None:
-            # The TLS handshake was a wait of its own.
+            # The TLS handshake was a separate wait.
             self.admitted.wait()
             return
         try:
@@ -198,7 +198,7 @@ class BoundedHttp(HttpToolsProtocol):
             self.abort()
 
     def abort(self) -> None:
-        """Close the connection without sending what is left."""
+        """Close the connection without sending buffered data."""
         self._end_answers()
         self.transport.abort()
 
@@ -279,7 +279,7 @@ class BoundedHttp(HttpToolsProtocol):
         return cast(RequestResponseCycle | None, self.cycle)
 
     def _end_answers(self) -> None:
-        """Let every request end whose answer nobody will read. The library ends only the last of those in the pipeline,
+        """End all requests whose answers will not be read. The library ends only the last of those in the pipeline,
         and uvloop fails on a write after an abort."""
         self.pipeline.clear()
         for answer in self._answers:

@@ -21,7 +21,7 @@ async def receive(call: Call) -> None:
     query = f"?{request.url.query}" if request.url.query else ""
     callback = Callback(
         method=request.method,
-        # Providers sign the URL that they were given, whatever a proxy made of it.
+        # Providers sign the URL that they were given; a proxy may have changed it.
         url=f"{public_url}{request.scope['raw_path'].decode('latin-1').partition('?')[0]}{query}",
         headers={name.lower(): value for name, value in request.headers.items()},
         query=dict(request.query_params),

@@ -5,7 +5,7 @@ written: three hundred peers that did not read cost a hundred megabytes. Here al
 one buffer, and an answer is encrypted record by record, while the socket takes it.
 
 An object of this class is the protocol of the socket and the transport of the HTTP connection. Its states: handshake,
-open, closing (sends what is left, then the close alert, discards what arrives, and ends when the peer has closed too;
+open, closing (sends buffered data, then the close alert, discards received data, and ends when the peer has closed too;
 the write deadline of the connection ends a peer that does not), closed.
 """
 
@@ -92,7 +92,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._shake_hands()
 
     def eof_received(self) -> None:
-        """The peer has ended the connection: the socket closes itself after what it still holds."""
+        """The peer has ended the connection: the socket closes after its buffered data."""
         if self._is_open and not self._is_closing:
             self._is_closing = True
             self._drop_waiting()
@@ -159,7 +159,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         return False
 
     def close(self) -> None:
-        """Send what is left and the close alert, and wait for the peer to close."""
+        """Send buffered data and the close alert, and wait for the peer to close."""
         if self._is_closing:
             return
         if not self._is_open:
@@ -172,7 +172,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._send()
 
     def abort(self) -> None:
-        """Close at once; what is left is not sent."""
+        """Close at once; buffered data is not sent."""
         self._is_closing = True
         self._drop_waiting()
         if self._socket is not None:
@@ -194,7 +194,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         except ssl.SSLWantReadError:
             self._send_encrypted()
         except ssl.SSLError:
-            # The peer hears why.
+            # The peer gets the reason.
             self._send_encrypted()
             self._is_closing = True
             self._sink.close()
@@ -223,7 +223,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self.close()
 
     def _decrypted(self) -> tuple[list[bytes], bool]:
-        """What has arrived, and whether the peer has sent its close alert."""
+        """The received data, and whether the peer has sent its close alert."""
         pieces: list[bytes] = []
         try:
             while self._incoming.pending or self._tls.pending():
@@ -240,7 +240,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         return pieces, False
 
     def _discard(self) -> None:
-        """While closing: what arrives is of interest only if it is the end."""
+        """While closing: of the received data only the end matters."""
         if not self._is_open:
             self._incoming.read()
             return
@@ -250,7 +250,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._sink.close()
 
     def _send(self) -> None:
-        """Encrypt what waits, one record at a time, until the socket is full."""
+        """Encrypt buffered data, one record at a time, until the socket is full."""
         while self._waiting and not self._is_socket_full:
             first = self._waiting[0]
             try:
@@ -270,7 +270,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._control_protocol()
 
     def _send_alert(self) -> None:
-        """Once everything is sent, tell the peer that this was all; it is the end if the peer has said so too."""
+        """Once everything is sent, send the close alert; the connection ends if the peer has sent its own."""
         if self._waiting or self._is_alert_sent or not self._is_open:
             return
         self._is_alert_sent = True

@@ -86,7 +86,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self.abort()
 
     def abort(self) -> None:
-        """Close the connection without sending what is left."""
+        """Close the connection without sending buffered data."""
         self.transport.abort()
 
     def data_received(self, data: bytes) -> None:

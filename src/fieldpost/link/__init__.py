@@ -1,1 +1,1 @@
-"""What travels between a sender (site or app) and central. Imports: core, clock, msgspec, aiohttp."""
+"""The protocol between a sender (site or app) and central. Imports: core, clock, msgspec, aiohttp."""

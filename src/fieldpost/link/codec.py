@@ -95,7 +95,7 @@ def decode_as(data: bytes, kind: type[T], on_values: Callable[[int], None] | Non
 def compress(data: bytes) -> bytes:
     """Compress a message for a slow line; the fastest level achieves most of the gain.
 
-    A message that repeats itself too often is compressed less, so that the receiver does not take it for a bomb.
+    A very repetitive message is compressed less, so that the receiver does not mistake it for a bomb.
     """
     packed = zlib.compress(data, 1)
     if len(data) <= _inflated_max(len(packed)):

@@ -86,7 +86,7 @@ class DigestAnswer(msgspec.Struct, frozen=True, tag_field="t", tag="digest_answe
 
 
 class PairRefusal(msgspec.Struct, frozen=True, tag_field="t", tag="pair_refusal"):
-    """The message was refused and nothing has changed; `known` and `received` tell the sender how to continue."""
+    """The message was rejected and nothing has changed; `known` and `received` say how the sender can continue."""
 
     code: str
     error: str

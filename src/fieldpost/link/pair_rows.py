@@ -14,7 +14,7 @@ RowKind = Literal["message", "call", "rejected", "key", "command", "epoch"]
 """The kinds of rows: `call` is a call's message with its tracking record; `epoch` is the beginning of an epoch."""
 
 ROW_KINDS: tuple[RowKind, ...] = ("message", "call", "rejected", "key", "command")
-"""The kinds with rows of their own, in the order of a snapshot."""
+"""The kinds with their own rows, in the order of a snapshot."""
 
 
 class MessageCells(msgspec.Struct, frozen=True):

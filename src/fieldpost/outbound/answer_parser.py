@@ -28,7 +28,7 @@ class InvalidAnswer(Exception):
 
 
 class AnswerParser:
-    """The answer to one request: `feed` it what is received until `is_done`."""
+    """The answer to one request: `feed` it the received bytes until `is_done`."""
 
     __slots__ = (
         "_body_max",
@@ -82,7 +82,7 @@ class AnswerParser:
     def feed_eof(self) -> None:
         """The server has closed the connection."""
         if self.status is not None and not self.is_done:
-            # Both methods are bound anew at each access, so `is` would always be false.
+            # Both methods are bound again at each access, so `is` would always be false.
             self._end(is_whole=self._parse == self._parse_until_close)
         self.is_reusable = False
 
@@ -178,7 +178,7 @@ class AnswerParser:
         return bool(line)
 
     def _take(self) -> None:
-        """Move what belongs to the body from the buffer to the body."""
+        """Move the part of the buffer that belongs to the body."""
         taken = self._buffer[: self._left]
         self._buffer = self._buffer[self._left :]
         self._left -= len(taken)

@@ -61,7 +61,7 @@ class HttpConnection(asyncio.Protocol):
         return False
 
     def abort(self) -> None:
-        """Close the connection at once, whatever is still to be written."""
+        """Close the connection at once, without sending buffered data."""
         if self._transport is not None:
             self._transport.abort()
 

@@ -1,4 +1,4 @@
-"""Address ranges that may be contacted. A list of our own, since the flags of `ipaddress` vary between versions.
+"""Address ranges that may be contacted. An explicit list, since the flags of `ipaddress` vary between versions.
 
 Two modes. *Strict* is for URLs from subscribers (webhooks, chat): only the public Internet. *Admin* is for hosts from
 an administrator or a site's files (mail servers, token endpoints): private and loopback addresses are allowed, but

@@ -58,7 +58,7 @@ class Outbox:
             event_type: the name of the topic at central, at most 100 characters: `SERVICE_DOWN`.
             payload: a JSON object of at most 256 KiB. Templates and webhooks read it.
             action: what happened to the resource: `create`.
-            resource: what the event is about, such as a URL or a name.
+            resource: the subject of the event, such as a URL or a name.
             attributes: values by which routes and subscriptions filter.
             correlation_id: an id that connects this event with others, such as the one of a request.
             order_key: events of one key are published one after another, in the order of their INSERTs. Their
@@ -126,7 +126,7 @@ class Outbox:
         """Create the tables of the outbox, or add missing columns and indexes; return the executed statements.
 
         An existing `event_outbox` with the columns of EVT-12 is extended; its own columns stay as they are. Commit
-        afterwards. MariaDB commits by itself at each of these statements, so do not call it inside a transaction there.
+        afterwards. MariaDB commits implicitly at each of these statements: do not call it inside a transaction there.
 
         Raises Conflict (`outbox.table`) if another table has the name of one of these.
         """

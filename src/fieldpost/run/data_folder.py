@@ -57,7 +57,7 @@ def check_access(code: str, folder: Path, paths: Iterable[Path]) -> None:
 
 
 def _existing(path: Path) -> Path:
-    """The path, or its nearest parent that exists; a folder that cannot be entered hides what is in it."""
+    """The path, or its nearest existing parent; a folder that cannot be entered hides its content."""
     for place in (path, *path.absolute().parents):
         if os.path.exists(place):
             return place

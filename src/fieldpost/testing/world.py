@@ -66,7 +66,7 @@ class World:
     """The secret of each target, for adapters with `SecretTargets`."""
 
     texts: Callable[[], Sequence[str]] | None = None
-    """The texts of the copies as their receivers read them, in order; None if the fake cannot tell."""
+    """The texts of the copies as their receivers read them, in order; None if the fake does not know."""
 
     @property
     def canaries(self) -> list[str]:

@@ -39,7 +39,7 @@ def _brief(found: Mapping[str, Any]) -> str:
 
 
 def _of_path(found: Mapping[str, Any], name: str, default: str) -> str:
-    """A property of the list's own path; a list of lists has none."""
+    """A property of the list's own path; a list of lists has no path."""
     return str(found[name] or ("(of each list)" if found["type"] == LISTS_TYPE else default))
 
 

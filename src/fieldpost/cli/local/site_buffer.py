@@ -96,7 +96,7 @@ def export(
             out.flush()
             os.fsync(out.fileno())
     except BaseException as error:
-        # An incomplete export could be taken for a complete one.
+        # An incomplete export could be mistaken for a complete one.
         file.unlink()
         if isinstance(error, OSError):
             raise Unavailable("file.unwritable", f"cannot write {file}: {error.strerror or error}") from None

@@ -182,6 +182,6 @@ async def resend(call: Call) -> Notification:
 
 @spec(CHANGED, body=SeenVersion, problems=(409,))
 async def discard(call: Call) -> Notification:
-    """Give up a parked notification for good. The row stays."""
+    """Discard a parked notification permanently. The row stays."""
     seen = await call.read(SeenVersion)
     return await call.operate.notifications.discard(call.actor, call.path("notification_id"), seen.version)

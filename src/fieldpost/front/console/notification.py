@@ -24,7 +24,7 @@ from fieldpost.front.console.notifications import NOT_DELIVERED, NOTICES
 from fieldpost.front.console.notifications import PATH as NOTIFICATIONS
 
 PLACEHOLDER = "https://CENTRAL"
-"""Stands for the URL of central in commands if it is not known."""
+"""Placeholder for the URL of central in commands if it is not known."""
 FOLD = 240
 """Longer replies and errors are folded."""
 BODY_SHOWN = 20_000

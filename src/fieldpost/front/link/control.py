@@ -51,7 +51,7 @@ async def handle(message: LinkMessage, sender: SiteNode, backend: Backend) -> Li
         case Refusal():
             if message.code == STANDBY:
                 backend.commands.refused(sender.site)
-            # Else the site does not know what it was asked, being of an older version, or made a mistake over it.
+            # Otherwise the site did not understand the request: it has an older version, or a bug.
             return None
         case _:
             raise InvalidInput(UNFIT, f"central does not accept {type(message).__name__} on a control connection")

@@ -30,7 +30,7 @@ async def create(call: ZgwCall) -> bytes:
     allowances.charge(source, LinkKind.DATA, items=1, bytes=len(data))
     event = read.event(event_id, source, data.decode())
     (verdict,) = await call.backend.ingest.publisher.publish(source, [event])
-    # The id stands for client and content: what differs is the order of keys or the spaces.
+    # The id identifies client and content: only the order of keys or the spaces differ.
     if verdict.verdict == REJECTED and verdict.code != CONFLICT:
         if verdict.field is None:
             raise invalid("kanaal", "message_kanaal", verdict.error or "the kanaal does not accept notifications")

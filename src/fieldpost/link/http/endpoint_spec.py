@@ -1,6 +1,6 @@
 """Endpoints as data: the route, and the query, body and answer of its handler.
 
-`@spec` above a handler states what it takes and answers. Requests are read by the same declaration, and the OpenAPI
+`@spec` above a handler declares its parameters and answers. Requests are read by the same declaration, and the OpenAPI
 document is made from it, so that code and description cannot differ.
 """
 

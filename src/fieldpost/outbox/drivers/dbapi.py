@@ -1,6 +1,6 @@
 """DB-API connections: sqlite3 (and pysqlite3), psycopg, PyMySQL.
 
-The libraries are never imported here; their connections report what is needed.
+The libraries are never imported here; their connections are inspected.
 """
 
 from typing import Any
@@ -101,7 +101,7 @@ def check_psycopg(connection: Any) -> None:
 
 
 def is_autocommit(connection: Any) -> bool:
-    """Whether a DB-API connection commits each statement outside a transaction, whichever driver it belongs to."""
+    """Whether a DB-API connection of any driver commits each statement outside a transaction."""
     setting = getattr(connection, "autocommit", None)
     if isinstance(setting, bool):  # psycopg, psycopg2, SQLAlchemy's asyncpg; sqlite3 from Python 3.12 on, if it was set
         return setting
@@ -111,7 +111,7 @@ def is_autocommit(connection: Any) -> bool:
 
 
 def is_transaction_open(connection: Any) -> bool:
-    """Whether a connection below SQLAlchemy has an open transaction, whichever driver it belongs to."""
+    """Whether a connection of any driver below SQLAlchemy has an open transaction."""
     if (is_open := getattr(connection, "in_transaction", None)) is not None:  # sqlite3, aiosqlite
         return bool(is_open)
     if (ask := getattr(connection, "is_in_transaction", None)) is not None:  # asyncpg

@@ -1,7 +1,7 @@
 """The application's database, as the relay uses it: transactions written once, run by three drivers.
 
 A transaction is a generator that yields statements and receives their results, so that the same function runs over an
-asynchronous driver (asyncpg) and over blocking ones (PyMySQL, `sqlite3`), which get a thread of their own. It may run
+asynchronous driver (asyncpg) and over blocking ones (PyMySQL, `sqlite3`), which get their own thread. It may run
 again after a failure of the database.
 """
 

@@ -1,4 +1,4 @@
-"""The relay's connection to MariaDB, over PyMySQL in a thread of its own, at READ COMMITTED.
+"""The relay's connection to MariaDB, over PyMySQL in its own thread, at READ COMMITTED.
 
 The server ends a transaction that is idle for `IDLE_S`, so that a relay frozen inside one does not keep its rows.
 """

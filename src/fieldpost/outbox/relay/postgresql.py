@@ -1,7 +1,7 @@
 """The relay's connection to PostgreSQL, over asyncpg.
 
 Statements have no names and run in explicit transactions, so a transaction pooler in between is harmless. A second
-connection listens for hints; behind a pooler it hears nothing, and polling finds the rows.
+connection listens for hints; behind a pooler it receives none, and polling finds the rows.
 
 The server ends a transaction that is idle for `IDLE_S`, so that a relay frozen inside one does not keep its rows from
 the other relays. The limit is set with BEGIN, because a pooler refuses it as a parameter of the connection.

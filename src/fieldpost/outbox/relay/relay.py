@@ -13,7 +13,7 @@ its lease changes no row that another one has claimed, because the token has gro
 
 Failures. Central away: claims are given back and the relay pauses, so rows do not change. A publish without an answer
 is FAILED and due again by the policy. A relay killed between publishing and recording leaves a PROCESSING row, which
-another relay publishes again after the lease. The database away: the relay waits and goes on; it never ends because of
+another relay publishes again after the lease. Without the database the relay waits; it never ends because of
 it. Hints only shorten the wait: polling finds every row.
 
 Several relays share an outbox without knowing each other. The number of rows in memory is bounded by the batches in
@@ -89,7 +89,7 @@ class RelayLoop:
     async def run(self, stopping: asyncio.Event, on_started: Callable[[], None] = lambda: None) -> None:
         """Run until `stopping` is set. Raises ConfigError at the start for settings or tables that cannot work.
 
-        A database or a central that is away is no reason not to start.
+        The relay also starts without database or central.
         """
         self._stopping = stopping
         try:
@@ -218,7 +218,7 @@ class RelayLoop:
         await self._recorder.failed("publish", unreachable.code, unreachable.message, wait_s)
 
     async def _repeat(self, name: str, every_s: float, work: Callable[[], Awaitable[None]]) -> None:
-        """Run the work again and again, whatever fails."""
+        """Run the work repeatedly, also after failures."""
         while not self._stopping.is_set():
             try:
                 await work()

@@ -1,4 +1,4 @@
-"""The relay's connection to SQLite, in a thread of its own.
+"""The relay's connection to SQLite, in its own thread.
 
 A transaction that writes begins with BEGIN IMMEDIATE, so that it never fails halfway; it waits a while for another
 writer and is then given up as busy. In an application's process the relay uses the SQLite module of the application:
@@ -31,7 +31,7 @@ BUSY_S = 5.0
 
 
 def newest_sqlite() -> ModuleType:
-    """The module with the newest SQLite library, for a process of our own."""
+    """The module with the newest SQLite library, for our own processes."""
     try:
         import pysqlite3
     except ImportError:

@@ -90,7 +90,7 @@ class OutboxTransactions:
         else:
             chosen: list[str] = []
             size = 0
-            # New rows may use what the others leave; without a share of their own, failed ones would wait for ever.
+            # New rows may use the rest; without their own share, failed ones would wait forever.
             for status, share in (("FAILED", limit // 4), ("PROCESSING", limit // 4), ("PENDING", limit)):
                 room = min(max(share, 1), limit - len(chosen))
                 if room <= 0 or size >= bytes_max:

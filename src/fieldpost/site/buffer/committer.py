@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 _DUPLICATE = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE)
 BATCH_WRITES_MAX = 512
-"""A batch stops absorbing here, so that its first write does not wait for ever."""
+"""A batch stops absorbing here, so that its first write does not wait forever."""
 
 
 class Committer(ProcessConnection):

@@ -57,7 +57,7 @@ class ProcessConnection:
                 try:
                     return work(cursor)
                 finally:
-                    # A statement left half read would hold its snapshot, and with it the log, for ever. An open
+                    # A statement left half read would hold its snapshot, and with it the log, forever. An open
                     # transaction would absorb later writes and never commit them.
                     cursor.close(True)
                     if connection.in_transaction:

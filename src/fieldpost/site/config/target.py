@@ -48,7 +48,7 @@ class TargetDefinition:
             raise refused("name", f"is invalid; a name {NAME_RULE}")
         for option, low, high in (
             ("timeout_s", 0.05, 600.0),
-            # A due time further away than the longest wait would be taken for a jump of the clock.
+            # A due time further away than the longest wait would be mistaken for a jump of the clock.
             ("retry_interval_s", 0.05, 86_400.0),
         ):
             value = getattr(self, option)

@@ -208,7 +208,7 @@ class PairListener:
         if self._current is not None:
             self._current.cancel()
         connection = PairConnection(reader, writer, self._session(), self._clock)
-        # In a task of its own: asyncio prints a traceback when the task of a callback is cancelled.
+        # In a separate task: asyncio prints a traceback when the task of a callback is cancelled.
         self._current = current = asyncio.create_task(connection.run())
         await asyncio.gather(current, return_exceptions=True)
 

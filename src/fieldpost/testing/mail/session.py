@@ -185,7 +185,7 @@ class SmtpServerSession:
         if await self._voice.settle(self._moment("quit", line), ScriptedReply(221, "2.0.0 Bye")):
             raise Ended
 
-    # -- what they need ------------------------------------------------------------------------------------------------
+    # -- helpers -------------------------------------------------------------------------------------------------------
 
     async def _message(self, transaction: "_Transaction") -> bool:
         """Read the message up to its dot and reply; returns whether the transaction stays open."""

@@ -79,7 +79,7 @@ class ServerWire(asyncio.Protocol):
         return message
 
     def drop_input(self) -> None:
-        """Discard what has arrived but was not read yet."""
+        """Discard received data that was not read yet."""
         self._received.clear()
 
     # -- out -----------------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class ServerWire(asyncio.Protocol):
         host, port = self._transport.get_extra_info("peername")[:2]
         return f"{host}:{port}"
 
-    # -- what asyncio calls --------------------------------------------------------------------------------------------
+    # -- called by asyncio ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)

@@ -1,4 +1,4 @@
-"""A GSM router with an HTTP API of one request per text message: it answers 200 whatever happens, with a word."""
+"""A GSM router with an HTTP API of one request per text message: it always answers 200, with the result as text."""
 
 from typing import Any
 from urllib.parse import parse_qsl

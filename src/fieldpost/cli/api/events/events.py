@@ -1,4 +1,4 @@
-"""`fieldpost events`: publish events, search them, and show what resulted from one."""
+"""`fieldpost events`: publish events, search them, and show their results."""
 
 import json
 import os

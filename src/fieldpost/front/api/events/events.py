@@ -1,4 +1,4 @@
-"""`/events`: publish events, search them, and show what resulted from one.
+"""`/events`: publish events, search them, and show their results.
 
 A payload is stored byte for byte, so it is cut out of the request as it arrived and never parsed: the parser of the
 request checks its grammar while skipping it.

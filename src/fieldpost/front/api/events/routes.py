@@ -33,7 +33,7 @@ class NewRoute(Body, frozen=True, kw_only=True):
     cooldown_s: float | None = None
     """After a notification, events within this time are suppressed and counted."""
     cooldown_by: str | None = None
-    """The attribute whose values have cooldowns of their own."""
+    """The attribute whose values have separate cooldowns."""
 
 
 class ChangedRoute(NewRoute, frozen=True, kw_only=True):

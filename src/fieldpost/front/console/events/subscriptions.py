@@ -182,7 +182,7 @@ async def test(request: PageRequest) -> Response:
 
 
 async def confirm_recovery(request: PageRequest) -> Response:
-    """Ask from when on events are sent again, and count what that means."""
+    """Ask for the time since which events are sent again, and count them."""
     found, as_of = await _found(request)
     query = request.http.query_params
     given, errors, preview = {"since": query.get("since", "")}, {}, None

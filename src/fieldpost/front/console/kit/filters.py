@@ -50,7 +50,7 @@ class FilterQuery(Generic[F]):
         return next((field for field in self.declared if field.name == name), None)
 
     def fields_without(self, names: Sequence[str]) -> list[FilterField]:
-        """The declared fields that have inputs of their own, without these."""
+        """The declared fields that have their own inputs, without these."""
         return [field for field in self.declared if field.name not in names and field.kind is not FilterKind.FLAG]
 
     def has_any(self, fields: Sequence[FilterField]) -> bool:

@@ -225,7 +225,7 @@ class MenuLine:
     badge: tuple[IssueCode, ...] = ()
     """The badge beside it counts the subjects of these issues."""
     badge_label: str = ""
-    """What the number in the badge counts, for screen readers."""
+    """The meaning of the number in the badge, for screen readers."""
     also: tuple[str, ...] = ()
     """Path prefixes of pages that belong to this line."""
 
