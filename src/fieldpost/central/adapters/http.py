@@ -5,7 +5,7 @@ A reused connection that turns out to be closed shows nothing about the receiver
 a new connection, and does not count as a try.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from yarl import URL
@@ -53,8 +53,8 @@ class HttpRequest:
     headers: Mapping[str, str]
     body: bytes
     method: str = "POST"
-    hidden: frozenset[str] = frozenset()
-    """Names of headers, in lower case, whose values are credentials."""
+    hidden: Collection[str] = ()
+    """Names of those headers whose values are credentials."""
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class HttpAttempt:
 
     def exchange(self, request: HttpRequest, scrub: Callable[[str], str]) -> Exchange:
         """The stored record. The answer is scrubbed before it is truncated: half a secret would not be recognized."""
-        shown = {name: HIDDEN if name.lower() in request.hidden else text for name, text in request.headers.items()}
+        shown = {**request.headers, **dict.fromkeys(request.hidden, HIDDEN)}
         if not isinstance(answer := self.result, HttpAnswer):
             return Exchange(url=str(request.url), tries=tuple(self._made), request_headers=shown)
         headers = list(answer.headers.items())[:HEADERS_KEPT]

@@ -108,10 +108,8 @@ class WebhookAdapter:
             )
         ends_at = self._clock.monotonic() + self.deadline_s * (1 - MARGIN)
         if settings.url is not None:
-            outcome = await self._post(envelope, settings, settings.url, ends_at)
-        else:
-            outcome = await self._post_all(envelope, settings, ends_at)
-        return scrubbed(outcome, scrubber_of(settings.secret, settings.former_secret, settings.auth_secret))
+            return await self._post(envelope, settings, settings.url, ends_at)
+        return await self._post_all(envelope, settings, ends_at)
 
     def _read_settings(self, given: Mapping[str, object]) -> WebhookSettings:
         """The settings of a path, which are one object until they change: parsing them costs more than signing."""
@@ -195,6 +193,7 @@ class WebhookAdapter:
             body = notification_body(envelope.subject, envelope.body, envelope.provenance, envelope.dated)
             correlation_id = None
         now = self._clock.now()
+        credentials = _auth_headers(settings, token)
         headers = {
             "User-Agent": USER_AGENT,
             **settings.headers,
@@ -203,10 +202,9 @@ class WebhookAdapter:
             "Idempotency-Key": envelope.notification_id,
             "X-Correlation-ID": _ascii(correlation_id or envelope.notification_id),
             **signed_headers(settings.signing_secrets(now), envelope.notification_id, now, body),
-            **_auth_headers(settings, token),
+            **credentials,
         }
-        hidden = frozenset({SIGNATURE_HEADER, *(name.lower() for name in _auth_headers(settings, token))})
-        return HttpRequest(url=url, headers=headers, body=body, hidden=hidden)
+        return HttpRequest(url=url, headers=headers, body=body, hidden=(SIGNATURE_HEADER, *credentials))
 
 
 @lru_cache(maxsize=4096)
