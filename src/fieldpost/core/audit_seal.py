@@ -103,6 +103,23 @@ def unpack(data: bytes) -> list[SealedEntry]:
     return list(map(SealedEntry._make, _ENTRY.iter_unpack(data)))
 
 
+def merge(packed: Iterable[bytes]) -> bytes:
+    """Packed entries in one, in the order of their numbers."""
+    parts = [part for part in packed if part]
+    return parts[0] if len(parts) == 1 else pack(sorted(entry for part in parts for entry in unpack(part)))
+
+
+def numbers_in(data: bytes) -> Sequence[int]:
+    """The numbers of packed entries, which are in ascending order."""
+    if not data:
+        return ()
+    count = len(data) // ENTRY_BYTES
+    first, last = _ENTRY.unpack_from(data)[0], _ENTRY.unpack_from(data, len(data) - ENTRY_BYTES)[0]
+    if last - first == count - 1:  # as almost always: nothing to unpack
+        return range(first, last + 1)
+    return [number for number, _, _ in _ENTRY.iter_unpack(data)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealBatch:
     """A batch of sealed entries, before it is signed."""
@@ -146,6 +163,8 @@ class Gap(NamedTuple):
 
 def new_gaps(high: int, found: Sequence[int], horizon: int, now: datetime) -> list[Gap]:
     """The numbers after `high` that are missing among these, which are in ascending order."""
+    if not found or found[-1] - high == len(found):
+        return []
     seen_us = to_microseconds(now)
     return [Gap(a + 1, b - 1, horizon, seen_us) for a, b in pairwise((high, *found)) if b > a + 1]
 

@@ -14,7 +14,9 @@ from fieldpost.core.audit_seal import (
     Tampering,
     canonical_bytes,
     compare_entries,
+    merge,
     new_gaps,
+    numbers_in,
     pack,
     remaining_gaps,
     unpack,
@@ -38,6 +40,21 @@ def test_two_entries_have_the_same_bytes_only_if_they_are_equal(one: list[object
 def test_packed_entries_come_back() -> None:
     entries = [SealedEntry(1, 5, bytes(32)), SealedEntry(2**63, 2**62, b"\xff" * 32)]
     assert unpack(pack(entries)) == entries
+
+
+@given(st.lists(st.sets(st.integers(1, 40)), max_size=4))
+def test_merged_entries_are_in_the_order_of_their_numbers(parts: list[set[int]]) -> None:
+    packed = [pack(SealedEntry(number, 7, bytes(32)) for number in sorted(part)) for part in parts]
+    merged = merge(packed)
+    expected = sorted(number for part in parts for number in part)
+    assert [entry.sequence for entry in unpack(merged)] == expected
+    assert list(numbers_in(merged)) == expected
+
+
+@given(st.integers(0, 5), st.sets(st.integers(6, 30)))
+def test_gaps_and_found_numbers_are_all_numbers_after_the_sealed_ones(high: int, found: set[int]) -> None:
+    missing = {n for gap in new_gaps(high, sorted(found), 99, NOW) for n in range(gap.first, gap.last + 1)}
+    assert missing == set(range(high + 1, max(found, default=high) + 1)) - found
 
 
 def test_missing_numbers_are_gaps() -> None:

@@ -19,7 +19,7 @@ from fieldpost.central.store.notifications import audit_seals
 from fieldpost.central.store.notifications.audit_seals import StoredBatch, Unsealed
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.clock import Clock
-from fieldpost.core.audit_seal import FIRST_PREVIOUS, SealBatch, pack
+from fieldpost.core.audit_seal import FIRST_PREVIOUS, SealBatch, numbers_in
 from fieldpost.core.errors import Conflict
 from fieldpost.core.times import to_text
 
@@ -77,24 +77,23 @@ class Sealer:
         except Conflict as error:
             log.error("audit.not_sealed", error=error.message)
             return 0, False
-        entries = sorted(found.entries)
+        numbers = numbers_in(found.entries)
         batch = SealBatch(
             number=found.last.batch.number + 1 if found.last else 1,
             sealed_at=found.now,
             previous=found.last.head if found.last else FIRST_PREVIOUS,
             purged_to=purged_to,
-            entries=pack(entries),
+            entries=found.entries,
             public_key=key.public_key,
         )
         made = StoredBatch(batch, batch.head, key.signer.sign(batch.head), found.high, found.gaps)
-        low = entries[0].sequence if entries else found.high
-        if not await self._store.write(
-            audit_seals.add_batch, made, len(entries), low
-        ):  # another leader was first: read the remaining entries again
+        low = numbers[0] if numbers else found.high
+        if not await self._store.write(audit_seals.add_batch, made, len(numbers), low):
+            # Another leader was first: read the remaining entries again.
             return 0, self._leader.is_leader
         await asyncio.to_thread(self._announce, batch)
-        log.info("audit.sealed", batch=batch.number, entries=len(entries), head=batch.head.hex())
-        return len(entries), found.is_more and self._leader.is_leader
+        log.info("audit.sealed", batch=batch.number, entries=len(numbers), head=batch.head.hex())
+        return len(numbers), found.is_more and self._leader.is_leader
 
     def _purged_to(self, found: Unsealed) -> datetime | None:
         """The time before which entries may be missing: the progress of the purge, never past the retention."""

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,7 +20,10 @@ from fieldpost.core.audit_seal import (
     SealedEntry,
     StoredEntry,
     entry_hash,
+    merge,
     new_gaps,
+    numbers_in,
+    pack,
     remaining_gaps,
     unpack,
 )
@@ -112,7 +115,8 @@ class Unsealed:
     """The entries of the next batch, and the state after it."""
 
     last: StoredBatch | None
-    entries: Sequence[SealedEntry]
+    entries: bytes
+    """Packed, in the order of their numbers."""
     high: int
     gaps: tuple[Gap, ...]
     purged_to: datetime | None
@@ -126,15 +130,16 @@ def unsealed(conn: Connection, *, now: datetime | None) -> Unsealed:
     last = newest(conn)
     high, gaps = (last.high, last.gaps) if last else (0, ())
     ended_to, _ = _transactions(conn)
-    late = [entry for gap in gaps for entry in _sealed(conn, _late, first=gap.first, last=gap.last)]
-    fresh = _sealed(conn, _after, high=high, limit=BATCH_MAX)
+    late = merge(_packed(conn, _late, first=gap.first, last=gap.last) for gap in gaps)
+    fresh = _packed(conn, _after, high=high, limit=BATCH_MAX)
     _, begun_to = _transactions(conn)
-    numbers = [entry.sequence for entry in fresh]
-    open_gaps = remaining_gaps(gaps, [entry.sequence for entry in late], ended_to, at)
+    numbers = numbers_in(fresh)
+    open_gaps = remaining_gaps(gaps, numbers_in(late), ended_to, at)
     if conn.dialect.name == "postgresql":  # a writer of SQLite is alone, so nothing commits late there
         open_gaps += new_gaps(high, numbers, begun_to, at)
     high = numbers[-1] if numbers else high
-    return Unsealed(last, [*late, *fresh], high, tuple(open_gaps), purged_to(conn), at, len(fresh) == BATCH_MAX)
+    is_more = len(numbers) == BATCH_MAX
+    return Unsealed(last, merge((late, fresh)), high, tuple(open_gaps), purged_to(conn), at, is_more)
 
 
 def purged_to(conn: Connection) -> datetime | None:
@@ -223,23 +228,23 @@ def count_unsealed(conn: Connection) -> int:
     return count
 
 
-def _sealed(conn: Connection, packing: Statement, **params: Any) -> list[SealedEntry]:
-    """The entries that the statement finds, in the order of their numbers."""
+def _packed(conn: Connection, packing: Statement, **params: Any) -> bytes:
+    """The entries that the statement finds, packed in the order of their numbers."""
     (row,) = packing.run(conn, **params)
-    unhashed = _numbers(row.others)
-    if conn.dialect.name == "postgresql":
-        found = unpack(row.packed)
-    else:
-        found, data, start = [], (row.texts or "").encode(), 0
-        for sequence, occurred_us, length in zip(*map(_numbers, (row.numbers, row.moments, row.lengths)), strict=True):
-            hash_ = hashlib.sha256(data[start : start + length]).digest()
-            found.append(SealedEntry(sequence, occurred_us, hash_))
-            start += length
-    if not unhashed:
+    found = bytes(row.packed) if conn.dialect.name == "postgresql" else pack(_hashed(row))
+    if not (unhashed := _numbers(row.others)):
         return found
     read = _entries.run(conn, numbers=unhashed)
-    hashed = [SealedEntry(row[0], to_microseconds(row.occurred_at), entry_hash(row[1:])) for row in read]
-    return sorted([*found, *hashed])
+    others = (SealedEntry(row[0], to_microseconds(row.occurred_at), entry_hash(row[1:])) for row in read)
+    return merge((found, pack(sorted(others))))
+
+
+def _hashed(row: Row[Any]) -> Iterator[SealedEntry]:
+    """The entries that SQLite returned as canonical texts in one value."""
+    data, start = (row.texts or "").encode(), 0
+    for sequence, occurred_us, length in zip(*map(_numbers, (row.numbers, row.moments, row.lengths)), strict=True):
+        yield SealedEntry(sequence, occurred_us, hashlib.sha256(data[start : start + length]).digest())
+        start += length
 
 
 def _numbers(text: str | None) -> list[int]:
