@@ -6,21 +6,18 @@ knows no lanes, breakers, policies or late results. Ours: one `Dispatcher` with 
 Two processes of ours on one PostgreSQL are compared with one, one list with a hundred, and 10,000 keys whose rows are
 due later with 100 such keys.
 
-Where a row's time goes, on two cores: 80 to 95 µs of CPU in our process (log line 10, the notification with its targets
-9, task and attempt 12, decide and finish 10, arrays and answers 10; SQLAlchemy, asyncpg and the loop the rest) and 80
-µs in PostgreSQL, where the reference needs 73. Both go on at once, claim and end on a connection each, so on a quiet
-machine a core for the process is what bounds it, and two processes can gain only what two cores have left. Planning
-used to cost more than all of that: see ADR 0022. Seen on a quiet machine: 8,200 rows/s, 0.46 of the reference; two
-processes 1.17 of one. Seen since ADR 0035 with other work on both cores (load 5 to 8): 0.57 of the reference; one list
-0.88 of a hundred; beside 10,000 keys with rows due later 0.91 of the rate beside 100; two processes 0.82 of one, which
-says nothing but that no core was free. ADR 0035 compares the CPU time of a row between versions.
+Where a row's time goes: `CPU of a row` is that of our process alone (the objects of the row, its task with its
+deadline, its log line, the driver's arrays). PostgreSQL needs about as much again beside it, on the other core: two
+processes gain only what two cores have left after that, so compare them on a machine with cores to spare.
 """
 
 import asyncio
 import os
 import random
+import statistics
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 
 import asyncpg
@@ -47,10 +44,14 @@ async def run(report: Report, stores: Stores, quick: bool) -> None:
     for kind in ("postgresql", "sqlite"):
         async with stores.open(kind) as store:
             await add_lists(store)
+            cpu_us: list[float] = []
 
-            async def ours(store: Store = store) -> float:
+            async def ours(store: Store = store, cpu_us: list[float] = cpu_us) -> float:
                 await fill(store, rows)
-                return await drain(store, rows)
+                before = time.process_time()
+                rate = await drain(store, rows)
+                cpu_us.append((time.process_time() - before) / rows * 1e6)
+                return rate
 
             notes = f"{rows:,} rows, 256 slots, 100 lists"
             if kind == "postgresql":
@@ -60,6 +61,7 @@ async def run(report: Report, stores: Stores, quick: bool) -> None:
                     return await drain_by_hand(store.url, rows)
 
                 report.add(await compare(f"dispatch {kind}", ours, reference, rounds, "rows/s", notes))
+                _add_cpu(report, kind, cpu_us)
 
                 async def of_one_list(store: Store = store) -> float:
                     await fill(store, rows, lists=1)
@@ -73,6 +75,12 @@ async def run(report: Report, stores: Stores, quick: bool) -> None:
                 await ours()
                 rates = [await ours() for _ in range(3)]
                 report.add(Figure(f"dispatch {kind}", sorted(rates)[1], "rows/s", notes=notes))
+                _add_cpu(report, kind, cpu_us)
+
+
+def _add_cpu(report: Report, kind: str, cpu_us: list[float]) -> None:
+    median = statistics.median(cpu_us[1:])  # the first run also loads modules and fills caches
+    report.add(Figure(f"dispatch {kind}, CPU of a row", median, "µs", notes="of our process"))
 
 
 async def fill(store: Store, rows: int, lists: int = LISTS) -> None:
