@@ -72,6 +72,7 @@ BAD_ROWS = OutboxRows(
     by_status={"PENDING": 3, "DONE": 1},
     due=3,
     due_age_s=600.0,
+    unusable=1,
     published_age_s=7200.0,
     parked=2,
     poison=[RowGroup("topic.unknown", 1, ID), RowGroup("event.payload", 2, ID)],
@@ -90,6 +91,7 @@ def test_each_finding_about_rows_says_what_to_do() -> None:
     assert advice == [
         ("rows", "set them to PENDING or delete them"),
         ("stuck", "see the checks of relay and central"),
+        ("stuck", "update event_outbox set event_outbox_id = the UUID"),
         ("stuck", f"fieldpost outbox retry {ID}"),
         ("central", "see the Health page of the console"),
         ("parked", "retry it there, and the row becomes SENT"),

@@ -106,6 +106,9 @@ def row_checks(rows: OutboxRows, sent_days: float) -> Iterator[Check]:
     if rows.due:
         detail = f"{rows.due} rows are due for up to {_age(rows.due_age_s)} and no relay has claimed them"
         yield Check("stuck", CheckVerdict.FAILING, f"{detail}: see the checks of relay and central")
+    if rows.unusable:
+        detail = f"{rows.unusable} rows have an event_outbox_id that is not a UUID as text, and no relay claims them"
+        yield Check("stuck", CheckVerdict.FAILING, f"{detail}: update event_outbox set event_outbox_id = the UUID")
     for group in rows.blocked:
         detail = f"{group.count - 1} rows of order key {group.name} wait for {group.example}, which was not answered"
         yield Check("stuck", CheckVerdict.WARNING, f"{detail}: fieldpost outbox retry {group.example}")

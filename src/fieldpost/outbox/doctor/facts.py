@@ -103,6 +103,8 @@ class OutboxRows:
     due: int
     """Unpublished rows that are due for more than a minute and that no relay has claimed."""
     due_age_s: float
+    unusable: int
+    """Unpublished rows whose id is no text."""
     published_age_s: float
     """The age of the oldest row that is published and still open, in processing."""
     parked: int
@@ -153,7 +155,10 @@ def read_rows(schema: OutboxSchema) -> SqlTransaction[OutboxRows]:
     due = yield step(
         f"select count(*), max({dialect.age_s(since)}) from event_outbox where {IS_UNPUBLISHED}"
         f" and due_at <= {dialect.now} and {dialect.age_s(since)} > 60"
-        f" and (lease_until is null or lease_until <= {dialect.now})"
+        f" and (lease_until is null or lease_until <= {dialect.now}) and {dialect.is_usable_id('event_outbox_id')}"
+    )
+    unusable = yield step(
+        f"select count(*) from event_outbox where {IS_UNPUBLISHED} and not ({dialect.is_usable_id('event_outbox_id')})"
     )
     published = yield step(
         f"select max({dialect.age_s('published_at')}) from event_outbox"
@@ -189,6 +194,7 @@ def read_rows(schema: OutboxSchema) -> SqlTransaction[OutboxRows]:
         by_status={str(row[0]): int(row[1]) for row in statuses.rows},
         due=int(due.rows[0][0]),
         due_age_s=_number(due.rows[0][1]),
+        unusable=int(unusable.rows[0][0]),
         published_age_s=_number(published.rows[0][0]),
         parked=int(parked.rows[0][0]),
         poison=_row_groups(poison.rows),

@@ -93,6 +93,10 @@ class OutboxDialect:
         """A column of type UUID or JSON as text. SQLite may hold the bytes that an application inserted."""
         return column if self.is_mariadb else f"cast({column} as text)"
 
+    def is_usable_id(self, column: str) -> str:
+        """Whether an id can be sent and compared. SQLite may hold bytes, or a text that is not UTF-8."""
+        return f"typeof({column}) = 'text' and {column} not glob '*[^ -~]*'" if self.is_sqlite else "true"
+
     def bytes_of(self, column: str) -> str:
         if self.is_postgresql:
             return f"octet_length(cast({column} as text))"

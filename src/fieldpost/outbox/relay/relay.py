@@ -189,6 +189,10 @@ class RelayLoop:
             else:
                 self._pause_s = 0.0
                 await self._recorder.ran("publish", 0.0)
+        except Exception as error:
+            # A bug of ours: the rows wait by the policy, so that others get their turn.
+            log.exception("relay.bug")
+            verdicts = [PublishVerdict("unanswered", error=f"the relay failed: {error!r}")] * len(rows)
         finally:
             await self._record(rows, verdicts)
 

@@ -312,6 +312,7 @@ class RelayStatements:
         return f"""
             o.published_at is null and o.status in ({_STATUSES}) and o.due_at <= {now}
             and (o.lease_until is null or o.lease_until <= {now})
+            and {self.dialect.is_usable_id("o.event_outbox_id")}
             and (o.order_key is null or not exists (
                 select 1 from {OUTBOX} e where e.order_key = o.order_key and e.order_key is not null
                     and e.published_at is null and e.status in ({_STATUSES})

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from fieldpost.outbox.doctor.examine import examine_outbox
+from fieldpost.outbox.relay.sqlite import newest_sqlite
 from fieldpost.outbox.tables import OutboxDatabase
 from support.outbox_apps import AppDatabase, Relaying
 
@@ -97,6 +99,32 @@ async def test_a_payload_that_was_written_as_bytes_is_published(app: AppDatabase
     async with relaying.running():
         await app.until_status("SENT", [event_id])
     assert await relaying.front.centre.rows("select payload from events") == [('{"euro": "€"}',)]
+
+
+@pytest.mark.bad_input(42)
+@pytest.mark.req("EVT-09")
+@pytest.mark.parametrize("app", [OutboxDatabase.SQLITE], indirect=True)
+async def test_rows_with_values_of_foreign_types_stop_no_other_row(app: AppDatabase, relaying: Relaying) -> None:
+    """SQLite stores what it is given, whatever the type of the column."""
+    old = "due_at = '2026-01-01', created_at = '2026-01-01'"
+    for change in ("x'00ff'", "17", "cast(x'ff61' as text)", "x'01890a5dac96774bbf1faabbccddeeff'"):
+        [foreign] = app.add()
+        app.execute(f"update event_outbox set event_outbox_id = {change}, {old} where event_outbox_id = '{foreign}'")
+    odd = {}
+    for name in ("event_type", "action", "resource", "attributes", "correlation_id", "order_key"):
+        [odd[name]] = app.add(**{name: b"\xff\x00 a"})
+    for name in ("retries", "claim_token"):
+        [odd[name]] = app.add(**{name: "many"})
+    ids = app.add(3)
+    rejected = {"event_type", "attributes"}
+    async with relaying.running(retry="fixed:1h:0", batch_size=4):
+        await app.until_status("SENT", ids)
+        await app.until_status("FAILED", ["17", *(event_id for name, event_id in odd.items() if name in rejected)])
+        await app.until_status("SENT", [event_id for name, event_id in odd.items() if name not in rejected])
+        await app.until_status("SENT", app.add())
+    assert app.query("select count(*) from event_outbox where status = 'PENDING'") == [(3,)]
+    diagnosis = await examine_outbox(relaying.options(), sqlite=newest_sqlite())
+    assert "3 rows have an event_outbox_id that is not a UUID as text" in " ".join(c.detail for c in diagnosis.checks)
 
 
 @pytest.mark.dec("DEC-54")
