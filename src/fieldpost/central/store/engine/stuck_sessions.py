@@ -11,7 +11,7 @@ from sqlalchemy import Boolean, Connection
 
 from fieldpost.central.store.engine.statement import Statement
 
-# The session's limit for idle transactions is the lease.
+# The session's limit for idle transactions is the lease. A session without a limit ends none.
 _end = Statement(
     """
     select pg_terminate_backend(pid) as is_ended from pg_stat_activity
@@ -19,7 +19,7 @@ _end = Statement(
         and application_name = current_setting('application_name') and pid <> pg_backend_pid()
         and state = 'active' and wait_event = 'ClientRead' and backend_type = 'client backend'
         and state_change < clock_timestamp()
-            - cast(current_setting('idle_in_transaction_session_timeout') as interval)
+            - cast(nullif(current_setting('idle_in_transaction_session_timeout'), '0') as interval)
     """,
     sqlite="select 1 as is_ended where false",
     result={"is_ended": Boolean},

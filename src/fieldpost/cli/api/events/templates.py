@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fieldpost.cli.options import central, is_json
 from fieldpost.cli.output import columns, done, plural, print_rows, show_fields, show_table, table
 from fieldpost.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from fieldpost.link.http.client import ApiClient
 
 app = typer.Typer(help="Templates: the text of notifications that routes make of events.", no_args_is_help=True)
 
@@ -91,19 +94,12 @@ def save(
     is_cleared: ClearedOption = None,
 ) -> None:
     """Save a new version of a template. Parts that are not given stay as they are."""
-    client = central()
-    found = client.get("templates")["templates"]
-    seen = next((one for one in found if (one["topic"], one["type"]) == (topic, type_)), None)
-    text = _body(body, body_file)
-    given = {
-        "subject": subject if subject is not None else (seen or {}).get("subject"),
-        "body": text if text is not None else (seen or {}).get("body"),
-        "version": seen["version"] if seen else None,
-        **_alarm(seen or {}, severity=severity, incident=incident, is_cleared=is_cleared),
-    }
-    if given["subject"] is None or given["body"] is None:
+    client, text = central(), _body(body, body_file)
+    seen = _current(client, topic, type_)
+    if not seen and (subject is None or text is None):
         raise InvalidInput("cli.template", "a new template needs --subject, and --body or --body-file")
-    saved = client.put("templates", topic, body=given | {"type": type_})
+    given = _parts(seen, subject=subject, body=text, severity=severity, incident=incident, is_cleared=is_cleared)
+    saved = client.put("templates", topic, body={**given, "version": seen.get("version"), "type": type_})
     done(saved, f"Saved version {saved['template']['version']} of the template of {topic}.")
     if saved["waiting"] and not is_json():
         print(f"{plural(saved['waiting'], 'event')} waited for it; their notifications are on the way.")
@@ -122,19 +118,10 @@ def preview(
     event: Annotated[str | None, typer.Option("--event", help="Past event; the topic's example unless given.")] = None,
 ) -> None:
     """Render a template without saving it. Parts that are not given are those of the current version."""
-    client = central()
-    found = client.get("templates")["templates"]
-    seen: dict[str, Any] = next((one for one in found if (one["topic"], one["type"]) == (topic, type_)), {})
-    text = _body(body, body_file)
-    given = {
-        "topic": topic,
-        "type": type_,
-        "subject": subject if subject is not None else seen.get("subject", ""),
-        "body": text if text is not None else seen.get("body", ""),
-        "event_id": event,
-        **_alarm(seen, severity=severity, incident=incident, is_cleared=is_cleared),
-    }
-    shown = client.post("templates", "preview", body=given)
+    client, text = central(), _body(body, body_file)
+    seen = _current(client, topic, type_)
+    given = _parts(seen, subject=subject, body=text, severity=severity, incident=incident, is_cleared=is_cleared)
+    shown = client.post("templates", "preview", body={**given, "topic": topic, "type": type_, "event_id": event})
     if is_json():
         show_fields(shown, {})
     elif shown["error"]:
@@ -157,8 +144,15 @@ def remove(topic: TemplateTopicArgument, type_: TypeOption = "") -> None:
     done({}, f"Removed the template of {topic}.")
 
 
-def _alarm(seen: Mapping[str, Any], **given: str | None) -> dict[str, str]:
-    return {name: value if value is not None else seen.get(name, "") for name, value in given.items()}
+def _current(client: "ApiClient", topic: str, type_: str) -> dict[str, Any]:
+    """The current version of a template; empty if there is none."""
+    found = client.get("templates")["templates"]
+    return next((one for one in found if (one["topic"], one["type"]) == (topic, type_)), {})
+
+
+def _parts(current: Mapping[str, Any], **given: str | None) -> dict[str, str]:
+    """The given parts of a template, the others as they are."""
+    return {name: value if value is not None else current.get(name, "") for name, value in given.items()}
 
 
 def _body(body: str | None, file: Path | None) -> str | None:
