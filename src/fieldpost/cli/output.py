@@ -135,11 +135,6 @@ def counts(found: Mapping[str, int] | None) -> str | None:
     return ", ".join(f"{count} {name}" for name, count in (found or {}).items() if count) or None
 
 
-def plural(count: int, noun: str) -> str:
-    """`1 target`, `2 targets`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def _value(record: Any, cell: CellSource) -> object:
     if callable(cell):
         return cell(record)

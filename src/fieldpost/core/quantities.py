@@ -32,6 +32,15 @@ def number(value: float | None) -> str:
     return text.replace(",", "\u202f")
 
 
+def plural(count: int, noun: str) -> str:
+    """`1 target`, `2 targets`, `3 entries`."""
+    if count == 1:
+        return f"1 {noun}"
+    if noun.endswith("y"):
+        return f"{count} {noun[:-1]}ies"
+    return f"{count} {noun}{'es' if noun.endswith('ch') else 's'}"
+
+
 def size(value: float | None) -> str:
     """A number of bytes with its unit: `50.0 MB`."""
     if value is None:

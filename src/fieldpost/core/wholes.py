@@ -20,6 +20,7 @@ from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import NotificationId, derived_id
 from fieldpost.core.lists import LISTS_TYPE, NotificationList
 from fieldpost.core.notification import LIVE, Notification, Provenance, Status, Target, TargetStatus, list_key
+from fieldpost.core.quantities import plural
 from fieldpost.core.text import check_list_name, truncate
 
 MEMBERS_MAX = 50
@@ -146,8 +147,8 @@ def explain_whole(whole: Whole, parts: Sequence[tuple[Notification, str]]) -> st
     said = f"{delivered} of {count} parts {'is' if delivered == 1 else 'are'} delivered."
     left = [(part, why) for part, why in parts if part.status is not Status.DELIVERED]
     sentences = [f"List {part.list_name!r}: {why}" for part, why in left[:NAMED_MAX]]
-    more = [f"{len(left) - NAMED_MAX} more parts are not delivered."] if len(left) > NAMED_MAX else []
-    gone = [f"The rows of {len(whole.purged)} parts are purged."] if whole.purged else []
+    more = [f"Also not delivered: {plural(len(left) - NAMED_MAX, 'more part')}."] if len(left) > NAMED_MAX else []
+    gone = [f"The rows of {plural(len(whole.purged), 'part')} are purged."] if whole.purged else []
     return " ".join([said, *sentences, *more, *gone])
 
 

@@ -68,7 +68,7 @@ async def test_the_log_is_verified_through_central(cli: Cli) -> None:
     ran = await cli("audit", "verify")
     assert (ran.code, ran.out) == (
         0,
-        f"Verified {count} entries in 1 batches: nothing was changed.\nNot sealed yet: 0 entries.\n",
+        f"Verified {count} entries in 1 batch: nothing was changed.\nNot sealed yet: 0 entries.\n",
     )
     ran = await cli("audit", "verify", "--since", "2100-01-01T00:00:00Z", "--json")
     assert json.loads(ran.out) == {"findings": [], "entries": 0, "batches": 0, "unsealed": 0}

@@ -51,7 +51,7 @@ async def test_blocked_channel_is_first_with_its_held_rows_and_can_be_reset_by_a
         assert "requires the role operator; your role is viewer" in page
         assert 'name="settings.' not in visitor.page.text
     async with visiting(front, "operator") as visitor:
-        assert "3 held notifications are sent immediately" in await visitor.look("/channels/z-bad?confirm=reset")
+        assert "It sends 3 held notifications immediately." in await visitor.look("/channels/z-bad?confirm=reset")
         await visitor.send("/channels/z-bad/reset")
         assert "Breaker closed" in visitor.text
     assert (await front.centre.breaker("z-bad")).state is BreakerState.CLOSED

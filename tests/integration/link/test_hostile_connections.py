@@ -165,9 +165,17 @@ async def test_refusals_on_the_wire_have_the_security_headers(front: Front) -> N
         b"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n": b"http.host",
         b"nonsense\r\n\r\n": b"http.malformed",
         b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000: b"http.head_too_large",
+        b"GET / HTTP/1.1\r\n": b"http.too_slow",
+        b"": b"http.address_busy",
     }
-    async with target_of(front, FrontOptions()) as target:
+    async with (
+        target_of(front, FrontOptions(header_s=0.5, connections_per_address=4)) as target,
+        AsyncExitStack() as stack,
+    ):
         for request, code in requests.items():
+            if not request:
+                for _ in range(4):
+                    stack.enter_context(socket.create_connection(target.address))
             reader, writer = await asyncio.open_connection(*target.address)
             writer.write(request)
             head, _, body = (await reader.read()).partition(b"\r\n\r\n")

@@ -49,6 +49,7 @@ from fieldpost.core.delivery.outcome import (
 from fieldpost.core.delivery.quick_tries import QuickTries
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.notification import Target, TargetStatus
+from fieldpost.core.quantities import plural
 from fieldpost.core.secret import Scrubber, Secret
 from fieldpost.outbound.client import HttpAnswer, HttpClient, NoAnswer
 from fieldpost.outbound.guard import Blocked
@@ -333,7 +334,7 @@ def _combined(addresses: Sequence[str], sent: Sequence[_Sent]) -> Outcome:
         waits = [one.wait for one in due if one.wait is not None]
         outcome = replace(outcome, retry_after=max(waits, default=None), evidence=evidence)
         if len(sent) < len(addresses) and not outcome.error:
-            outcome = replace(outcome, error=f"{len(addresses) - len(sent)} targets were not tried within the deadline")
+            outcome = replace(outcome, error=f"{plural(len(addresses) - len(sent), 'target')} not tried in time")
     return outcome
 
 

@@ -80,7 +80,7 @@ class SubscriptionKeeper:
             percent = outage_percent(breaker, self._disable_after, now)
             if percent >= 100:
                 days = self._disable_after / timedelta(days=1)
-                reason = f"no success for {days:g} days; last error: {breaker.last_error}"
+                reason = f"no success for {days:g} {'day' if days == 1 else 'days'}; last error: {breaker.last_error}"
                 self._to_disable[key.removeprefix(SUBSCRIPTION_KEY)] = reason
             elif due_warning(breaker, percent) is not None:
                 self._to_warn[key] = percent

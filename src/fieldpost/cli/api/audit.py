@@ -15,6 +15,7 @@ from fieldpost.cli.filters import filtered
 from fieldpost.cli.options import central
 from fieldpost.cli.output import moment, show_table, table
 from fieldpost.core.errors import InvalidInput, Unavailable
+from fieldpost.core.quantities import plural
 from fieldpost.core.search.filters import AUDIT_FILTERS
 
 app = typer.Typer(help="The audit log: actions and deliveries.", no_args_is_help=True)
@@ -63,7 +64,7 @@ def export(
             progress.add(chunk)
         exported = progress.finish()
     if output is not None:
-        print(f"Exported {exported} entries to {output}.", file=sys.stderr)
+        print(f"Exported {plural(exported, 'entry')} to {output}.", file=sys.stderr)
 
 
 def _with_errors(filters: dict[str, Any], errors: bool) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import typer
 from fieldpost.cli.options import central, is_json
 from fieldpost.cli.output import print_json
 from fieldpost.core.errors import InvalidInput
+from fieldpost.core.quantities import plural
 
 TAMPERED = 9
 """The exit code when the log is not as it was sealed."""
@@ -94,8 +95,8 @@ def _report(findings: list[dict[str, Any]], entries: int, batches: int, unsealed
             about = f" (event {one['event_id']})" if one["event_id"] else ""
             print(f"  {one['kind'].replace('_', ' ')}: {one['text']}{about}")
     else:
-        print(f"Verified {entries} entries in {batches} batches: nothing was changed.")
-    print(f"Not sealed yet: {unsealed} entries.")
+        print(f"Verified {plural(entries, 'entry')} in {plural(batches, 'batch')}: nothing was changed.")
+    print(f"Not sealed yet: {plural(unsealed, 'entry')}.")
 
 
 def _from_api(since: str | None) -> Iterator[VerifiedPart]:

@@ -12,7 +12,8 @@ import typer
 
 from fieldpost.cli.arguments import CursorOption, LimitOption
 from fieldpost.cli.options import central, is_json
-from fieldpost.cli.output import columns, done, plural, print_json, show_fields, show_table, table
+from fieldpost.cli.output import columns, done, print_json, show_fields, show_table, table
+from fieldpost.core.quantities import plural
 
 if TYPE_CHECKING:
     from fieldpost.link.http.client import ApiClient
@@ -85,7 +86,7 @@ def rows(
 def cancel(action_id: BulkActionIdArgument) -> None:
     """Stop a bulk action. Finished rows keep their result."""
     ended = central().post("bulk-actions", action_id, "cancel", body={})
-    done(ended, f"Cancelled bulk action {action_id} after {ended['done']} of {ended['total']} notifications.")
+    done(ended, f"Cancelled bulk action {action_id} after {ended['done']} of {plural(ended['total'], 'notification')}.")
 
 
 @dataclass(frozen=True)

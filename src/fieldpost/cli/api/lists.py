@@ -10,9 +10,10 @@ import typer
 from fieldpost.cli.api.channels import read_secrets
 from fieldpost.cli.arguments import DefaultRateOption, RateOption, RetryPolicyOption
 from fieldpost.cli.options import central, is_json
-from fieldpost.cli.output import done, plural, print_json, show_fields, show_table, table
+from fieldpost.cli.output import done, print_json, show_fields, show_table, table
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import LISTS_TYPE
+from fieldpost.core.quantities import plural
 
 app = typer.Typer(help="Lists: named sets of targets.", no_args_is_help=True)
 

@@ -13,6 +13,7 @@ from fieldpost.cli.local.doctor import UNWELL, show_diagnosis
 from fieldpost.cli.options import is_json
 from fieldpost.cli.output import done as report
 from fieldpost.cli.output import print_fields, print_json
+from fieldpost.core.quantities import plural
 
 if TYPE_CHECKING:
     from fieldpost.core.checks import Check
@@ -166,12 +167,13 @@ def salvage(folder: SiteFolderOption = Path()) -> None:
         )
     else:
         kept = ", ".join(f"{count} {table}" for table, count in done.kept.items() if count) or "nothing"
+        damaged = f"{plural(done.damaged_pages, 'page')}, {plural(done.damaged_rows, 'row')}"
         print_fields(
             [
                 ("damaged files", done.set_aside),
                 ("kept", kept),
-                ("lost", f"{len(done.lost_ids)} messages with unreadable content" if done.lost_ids else None),
-                ("damaged", f"{done.damaged_pages} pages, {done.damaged_rows} rows" if not done.is_whole else None),
+                ("lost", f"{plural(len(done.lost_ids), 'message')} with unreadable content" if done.lost_ids else None),
+                ("damaged", None if done.is_whole else damaged),
             ]
         )
         for message_id in done.lost_ids:

@@ -12,6 +12,7 @@ from fieldpost.core.delivery.breaker import Breaker, BreakerState
 from fieldpost.core.delivery.exchange import Exchange
 from fieldpost.core.delivery.holds import HoldKind, kind_of
 from fieldpost.core.notification import Notification, Status, TargetStatus
+from fieldpost.core.quantities import plural
 from fieldpost.core.times import to_text
 
 
@@ -51,7 +52,7 @@ def _explain(
 ) -> str:
     match n.status:
         case Status.DELIVERED:
-            return f"It was delivered at {_at(n.delivered_at)} to {_count(len(n.targets), 'target')}."
+            return f"It was delivered at {_at(n.delivered_at)} to {plural(len(n.targets), 'target')}."
         case Status.DISCARDED:
             return f"An operator discarded it at {_at(n.terminal_at)}; it will not be delivered."
         case Status.PARKED:
@@ -151,7 +152,7 @@ def _explain_live(
         error = f"{n.last_error}{_reached(n)}. Next attempt at {_at(due_at)}."
         if not n.retry_count:
             return f"The last attempt reached only some of the targets: {error}"
-        return f"{_count(n.retry_count, 'attempt')} in this cycle failed; last error: {error}"
+        return f"{plural(n.retry_count, 'attempt')} in this cycle failed; last error: {error}"
     which = "The first attempt" if n.last_attempt_at is None else "The next attempt"
     if due_at > now:
         return f"{which} is due at {_at(due_at)}."
@@ -205,7 +206,7 @@ def _explain_held(n: Notification, breaker: Breaker | None, now: datetime, turn_
     match breaker:
         case Breaker(state=BreakerState.OPEN, open_until=until, failures=failures):
             when = "is due now" if until is not None and until <= now else f"is at {_at(until)}"
-            return f"{held} The breaker is open after {_count(failures, 'failure')}; the next probe {when}."
+            return f"{held} The breaker is open after {plural(failures, 'failure')}; the next probe {when}."
         case Breaker(state=BreakerState.HALF_OPEN, probe_owner=owner, probe_until=until):
             if until is not None and until <= now:
                 return f"{held} Node {owner} stopped responding during its probe; another probe is due now."
@@ -220,10 +221,6 @@ def _explain_held(n: Notification, breaker: Breaker | None, now: datetime, turn_
 def _reached(n: Notification) -> str:
     reached = sum(t.status is TargetStatus.DELIVERED for t in n.targets)
     return f" (delivered to {reached} of {len(n.targets)} targets)" if reached else ""
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _at(moment: datetime | None) -> str:

@@ -39,6 +39,7 @@ from fieldpost.core.delivery.retry import RetryPolicy, first_wait
 from fieldpost.core.errors import Conflict
 from fieldpost.core.frozen import frozen
 from fieldpost.core.notification import LIST_KEY, Notification, Status, Target, TargetStatus
+from fieldpost.core.quantities import plural
 from fieldpost.core.text import truncate
 
 
@@ -209,7 +210,7 @@ def held(n: Notification, outcome: Held, targets: tuple[Target, ...], hold: Hold
 def awaiting(n: Notification, targets: tuple[Target, ...], wait: timedelta, now: datetime) -> Transition:
     """Accepted by a provider that will report: nothing is sent again before the receipt, or before the wait is over."""
     accepted = [t.accepted_at or now for t in targets if t.status is TargetStatus.ACCEPTED]
-    reason = f"{AWAITS_RECEIPT} of {len(accepted)} of {len(targets)} targets"
+    reason = f"{AWAITS_RECEIPT} of {len(accepted)} of {plural(len(targets), 'target')}"
     hold = Hold(held_by(HoldKind.RECEIPT, n.delivery_key), min(accepted) + wait)
     return held(n, Held(reason), targets, hold, now)
 

@@ -14,6 +14,7 @@ from fieldpost.core.actor import Role
 from fieldpost.core.delivery.breaker import channel_key
 from fieldpost.core.delivery.retry import to_text
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
+from fieldpost.core.quantities import plural
 from fieldpost.front.auth import Access
 from fieldpost.front.console import channel_form
 from fieldpost.front.console.kit.forms import version_of
@@ -230,11 +231,15 @@ async def _confirm_remove(request: PageRequest) -> Response:
 async def _confirm_reset(request: PageRequest) -> Response:
     state, _ = await request.watch.channels.one(request.path("name"))
     name = state.channel.name
-    count = f"{state.held}{' or more' if state.held >= HELD_MAX else ''} held" if state.held else "due"
+    held = (
+        f"{state.held} or more held notifications"
+        if state.held >= HELD_MAX
+        else plural(state.held, "held notification")
+    )
     return request.confirm(
         title=f"Close the breaker of {name}?",
-        text=f"Do this when the cause is fixed: {count} notifications are sent immediately. Otherwise the breaker tests"
-        " one notification at a time and closes when a delivery succeeds.",
+        text=f"Do this when the cause is fixed. It sends {held if state.held else 'due notifications'} immediately."
+        " Otherwise the breaker tests one notification at a time and closes when a delivery succeeds.",
         action=f"{path_of(name)}/reset",
         button="Close the breaker",
         is_danger=False,

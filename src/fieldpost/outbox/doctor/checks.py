@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from fieldpost.core.checks import Check, CheckVerdict
 from fieldpost.core.events.outbox import OutboxStatus
+from fieldpost.core.quantities import plural
 from fieldpost.core.times import from_text
 from fieldpost.outbox.ddl import index_columns
 from fieldpost.outbox.doctor.facts import OutboxRows, OutboxSchema, RowGroup
@@ -104,23 +105,24 @@ def row_checks(rows: OutboxRows, sent_days: float) -> Iterator[Check]:
         detail = f"rows have the status {', '.join(unknown)}, which no relay knows: set them to PENDING or delete them"
         yield Check("rows", CheckVerdict.WARNING, detail)
     if rows.due:
-        detail = f"{rows.due} rows are due for up to {_age(rows.due_age_s)} and no relay has claimed them"
+        detail = f"{plural(rows.due, 'row')} due for up to {_age(rows.due_age_s)} and claimed by no relay"
         yield Check("stuck", CheckVerdict.FAILING, f"{detail}: see the checks of relay and central")
     if rows.unusable:
-        detail = f"{rows.unusable} rows have an event_outbox_id that is not a UUID as text, and no relay claims them"
+        detail = f"{plural(rows.unusable, 'row')} with an event_outbox_id that is not a UUID as text, never claimed"
         yield Check("stuck", CheckVerdict.FAILING, f"{detail}: update event_outbox set event_outbox_id = the UUID")
     for group in rows.blocked:
-        detail = f"{group.count - 1} rows of order key {group.name} wait for {group.example}, which was not answered"
+        rows_ = plural(group.count - 1, "row")
+        detail = f"{rows_} of order key {group.name} waiting for {group.example}, which was not answered"
         yield Check("stuck", CheckVerdict.WARNING, f"{detail}: fieldpost outbox retry {group.example}")
     if rows.published_age_s > PUBLISHED_LONG_S:
         detail = f"events wait at central for up to {_age(rows.published_age_s)}"
         yield Check("central", CheckVerdict.WARNING, f"{detail}: see the Health page of the console")
     if rows.parked:
-        detail = f"{rows.parked} rows have a notification that is parked or discarded at central"
+        detail = f"{plural(rows.parked, 'row')} with a notification that is parked or discarded at central"
         yield Check("parked", CheckVerdict.WARNING, f"{detail}: retry it there, and the row becomes SENT")
     yield from _group_checks(rows)
     if rows.sent_age_s > (sent_days + 1) * 86400:
-        detail = f"SENT rows are up to {_age(rows.sent_age_s)} old, and the relay keeps them for {sent_days:g} days"
+        detail = f"SENT rows are up to {_age(rows.sent_age_s)} old, and the relay keeps them for {sent_days:g} d"
         yield Check("purge", CheckVerdict.WARNING, f"{detail}: check that a relay is running")
 
 

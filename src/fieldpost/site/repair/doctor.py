@@ -16,6 +16,7 @@ import apsw
 
 from fieldpost.core.checks import Check, CheckVerdict, Diagnosis, folder_access_check, free_space_check
 from fieldpost.core.errors import ConfigError, FieldpostError
+from fieldpost.core.quantities import plural
 from fieldpost.core.times import from_microseconds, to_text
 from fieldpost.link.endpoint import Endpoint, is_plain
 from fieldpost.site.buffer.agent_lock import running_agent
@@ -151,13 +152,13 @@ def _contents_checks(contents: Contents, now: datetime) -> Iterator[Check]:
         detail += f"; the oldest was created at {to_text(contents.oldest_created_at)}"
     yield Check("messages", CheckVerdict.WARNING if is_old else CheckVerdict.OK, detail)
     if contents.parked:
-        detail = f"{contents.parked} parked calls wait for a person: see `fieldpost site parked`"
+        detail = f"{plural(contents.parked, 'parked call')} waiting for a person: see `fieldpost site parked`"
         yield Check("parked", CheckVerdict.WARNING, detail)
     if contents.rejected:
-        detail = f"{contents.rejected} notifications were refused by central: see `fieldpost site rejected`"
+        detail = f"{plural(contents.rejected, 'notification')} refused by central: see `fieldpost site rejected`"
         yield Check("rejected", CheckVerdict.WARNING, detail)
     records = ", ".join(f"{count} {status}" for status, count in contents.calls.items())
-    yield Check("calls", CheckVerdict.OK, f"{records or 'none'}; {contents.events} events in the log")
+    yield Check("calls", CheckVerdict.OK, f"{records or 'none'}; {plural(contents.events, 'event')} in the log")
 
 
 def _integrity_check(connection: apsw.Connection, path: Path, is_quick: bool) -> Check:

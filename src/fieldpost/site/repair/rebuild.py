@@ -14,6 +14,7 @@ from typing import Any
 
 import apsw
 
+from fieldpost.core.quantities import plural
 from fieldpost.core.times import to_microseconds
 from fieldpost.site.buffer.connection import connect, log_of
 from fieldpost.site.buffer.file_pages import Pages, judge_log
@@ -66,7 +67,8 @@ def refill(fresh: Path, aside: Path, now: datetime) -> Salvaged:
         connection.execute(_FREE_CLAIMS)
         make_consistent(connection.cursor(), now)
         text = (
-            f"the buffer was damaged: {sum(result.kept.values())} rows recovered, {len(result.lost_ids)} messages lost"
+            f"the buffer was damaged: {plural(sum(result.kept.values()), 'row')} recovered,"
+            f" {plural(len(result.lost_ids), 'message')} lost"
         )
         connection.execute(_LOG, {"now": to_microseconds(now), "text": text})
         connection.execute("COMMIT")

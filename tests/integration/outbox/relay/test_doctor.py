@@ -54,7 +54,7 @@ async def test_missing_relay_and_stuck_rows_are_named(app: AppDatabase, relaying
     app.execute(f"update event_outbox set created_at = {OLD[app.kind]}, due_at = {OLD[app.kind]}")
     found = await findings(relaying.options())
     assert found["relay"] == "no relay has ever run on this database; start one: fieldpost relay\n"
-    assert "3 rows are due for up to 20 d and no relay has claimed them" in found["stuck"]
+    assert "3 rows due for up to 20 d and claimed by no relay" in found["stuck"]
     async with relaying.running():
         await app.until_status("SENT", ids)
         await app.until(lambda: app.query("select task_name from background_tasks"))
@@ -84,7 +84,7 @@ async def test_poison_rows_are_named_by_code_with_advice(app: AppDatabase, relay
     found = await findings(relaying.options())
     assert f"1 row is not published because of topic.unknown (such as {unknown})" in found["poison"]
     assert "fieldpost topics save NAME" in found["poison"]
-    assert f"2 rows of order key pump-3 wait for {unanswered}, which was not answered" in found["stuck"]
+    assert f"2 rows of order key pump-3 waiting for {unanswered}, which was not answered" in found["stuck"]
     assert "1 rows have a notification that is parked or discarded" in found["parked"]
     assert f"1 row is of type orders.created without a template (such as {missing})" in found["templates"]
 

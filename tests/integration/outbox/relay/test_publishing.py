@@ -124,7 +124,7 @@ async def test_rows_with_values_of_foreign_types_stop_no_other_row(app: AppDatab
         await app.until_status("SENT", app.add())
     assert app.query("select count(*) from event_outbox where status = 'PENDING'") == [(3,)]
     diagnosis = await examine_outbox(relaying.options(), sqlite=newest_sqlite())
-    assert "3 rows have an event_outbox_id that is not a UUID as text" in " ".join(c.detail for c in diagnosis.checks)
+    assert "3 rows with an event_outbox_id that is not a UUID as text" in " ".join(c.detail for c in diagnosis.checks)
 
 
 @pytest.mark.dec("DEC-54")

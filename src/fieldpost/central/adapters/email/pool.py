@@ -20,6 +20,7 @@ from fieldpost.central.adapters.email.opening import Opening
 from fieldpost.central.adapters.email.settings import EmailSettings
 from fieldpost.clock import Clock
 from fieldpost.core.delivery.outcome import Held
+from fieldpost.core.quantities import plural
 
 IDLE_S = 10.0
 SHARED_DOT_S = 0.5
@@ -57,7 +58,7 @@ class Pool:
                 return got
             if not got:
                 return Held(
-                    f"all {settings.max_connections} connections to {settings.host} are in use",
+                    f"the maximum of {plural(settings.max_connections, 'connection')} to {settings.host} is in use",
                     phase="connect",
                 )
         else:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fieldpost.cli.options import central, is_json
-from fieldpost.cli.output import columns, done, plural, print_rows, show_fields, show_table, table
+from fieldpost.cli.output import columns, done, print_rows, show_fields, show_table, table
 from fieldpost.core.errors import InvalidInput
+from fieldpost.core.quantities import plural
 
 if TYPE_CHECKING:
     from fieldpost.link.http.client import ApiClient

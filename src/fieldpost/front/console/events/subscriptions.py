@@ -315,7 +315,9 @@ def _why(found: SubscriptionHealth) -> str | None:
         case "blocked":
             return f"The receiver fails, so nothing is sent: {found.breaker.last_error or 'no answer'}"
         case "monitored":
-            return f"The receiver failed {found.breaker.failures} times: {found.breaker.last_error or 'no answer'}"
+            failures = found.breaker.failures
+            times = "once" if failures == 1 else f"{failures} times"
+            return f"The receiver failed {times}: {found.breaker.last_error or 'no answer'}"
         case "paused":
             untested = "" if subscription.is_verified else " Its receiver has not answered a signed test yet."
             return f"Paused{since}{reason}. Its notifications are held.{untested}"

@@ -11,6 +11,7 @@ from fieldpost.central.watch.issue import site_path
 from fieldpost.central.watch.sites import HealthHistory, SiteState
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.kpi import NOTHING
+from fieldpost.core.quantities import plural
 from fieldpost.core.sites.health import KEEP_EVERY, HealthFigures, LinkState, SiteCondition
 from fieldpost.core.sites.node import NODES
 from fieldpost.front.auth import Access
@@ -130,7 +131,7 @@ async def remove_node(request: PageRequest) -> Response:
 async def confirm_revoke(request: PageRequest) -> Response:
     state, _ = await request.watch.sites.one(request.path("name"))
     name = state.record.name
-    waiting = f" {state.depth} messages waiting at the site stay there." if state.depth else ""
+    waiting = f" The site keeps its {plural(state.depth, 'waiting message')}." if state.depth else ""
     return request.confirm(
         title=f"Revoke the site {name}?",
         text=f"Central rejects everything from this site: its tokens and codes stop working.{waiting}"

@@ -50,7 +50,7 @@ async def test_attempt_without_a_free_connection_before_its_deadline_is_held(ser
     await server.saw("dot")
     outcome = await adapter.deliver(envelope(server, settings={"max_connections": 1}))
     assert isinstance(outcome, Held)
-    assert "all 1 connections to 127.0.0.1 are in use" in outcome.error
+    assert "the maximum of 1 connection to 127.0.0.1 is in use" in outcome.error
     assert isinstance(await busy, Uncertain)
     await adapter.close()
 
