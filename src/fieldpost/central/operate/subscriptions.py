@@ -65,7 +65,6 @@ from fieldpost.core.events.subscription import (
     subscription_key,
 )
 from fieldpost.core.ids import is_id
-from fieldpost.core.quantities import plural
 from fieldpost.core.secret import Secret
 from fieldpost.core.text import check_label, check_list_name
 
@@ -341,7 +340,7 @@ def add_subscription(conn: Connection, added: Subscription, entry: AuditEntry, m
     if most is not None and rows.count_of(conn, added.owner) >= most:
         raise Conflict(
             "subscription.many",
-            f"{added.owner!r} has {plural(most, 'subscription')}, the maximum",
+            f"{added.owner!r} has the maximum number of subscriptions, {most}",
             hint="remove one, or ask an administrator to add it",
         )
     _require_free_name(conn, added)
