@@ -85,7 +85,7 @@ async def test_poison_rows_are_named_by_code_with_advice(app: AppDatabase, relay
     assert f"1 row is not published because of topic.unknown (such as {unknown})" in found["poison"]
     assert "fieldpost topics save NAME" in found["poison"]
     assert f"2 rows of order key pump-3 waiting for {unanswered}, which was not answered" in found["stuck"]
-    assert "1 rows have a notification that is parked or discarded" in found["parked"]
+    assert "1 row with a notification that is parked or discarded" in found["parked"]
     assert f"1 row is of type orders.created without a template (such as {missing})" in found["templates"]
 
 
