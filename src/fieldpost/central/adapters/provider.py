@@ -209,6 +209,7 @@ class ProviderAdapter(ABC):
         if isinstance(read, ReadAnswer) and read.verdict is Verdict.MOVED and read.address is not None:
             moved = read
             log.warning("target.moved", list=envelope.list_name, target=address, to=read.address)
+            envelope.note_moved(address, read.address)
             await attempt.run(requests.request(read.address))
             read = self._read(attempt, requests)
             if isinstance(read, ReadAnswer):

@@ -86,6 +86,8 @@ class RunningAttempt:
     """The adapter was called, and did not end by a bug: the outcome says something about the path."""
     reached: dict[str, Target] = field(default_factory=dict)
     """Targets that the adapter reported as reached before the end of the attempt."""
+    moved: dict[str, str] = field(default_factory=dict)
+    """The new addresses of targets that the provider has moved."""
     key: tuple[str, int] = ("", 0)
     """Id and claim token."""
     delivery_key: str = ""
@@ -214,6 +216,7 @@ async def attempt(
         dated=n.created_at,
         gate=running.gate,
         record_reached=partial(record_reached, running),
+        note_moved=running.moved.__setitem__,
         event=running.event,
         provenance=n.provenance,
         severity=n.severity,

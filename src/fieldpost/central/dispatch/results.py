@@ -18,7 +18,7 @@ from fieldpost.central.dispatch.attempt import RunningAttempt
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.events import notices
 from fieldpost.central.store.notifications import breakers as breaker_rows
-from fieldpost.central.store.notifications import finishing, pauses
+from fieldpost.central.store.notifications import finishing, lists, pauses
 from fieldpost.central.store.notifications.attempts import Finished
 from fieldpost.central.store.notifications.turns import RATE_USED_UP
 from fieldpost.clock import Clock
@@ -168,6 +168,8 @@ def _apply(
     breakers = _record_all(conn, node_id, batch, moments)
     if paused := [pause for one in batch for pause in one.target_pauses()]:
         pauses.record(conn, paused, min(moments))
+    if moved := [(one.claimed.notification.list_name, *pair) for one in batch for pair in one.moved.items()]:
+        lists.mark_moved(conn, moved)
     finished = [
         _finish(running, now, chance, breakers) for running, now, chance in zip(batch, moments, chances, strict=True)
     ]

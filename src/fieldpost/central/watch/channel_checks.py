@@ -47,7 +47,11 @@ class ChannelChecks:
         names = [one.name for one in directory.lists.values() if self._has_labels(one)]
         labels = await self._store.read(lists.labels, names) if names else {}
         self._forget({sealed for of_list in labels.values() for sealed in of_list.values()})
-        return found + [one for name in sorted(labels) for one in self._of_list(directory.lists[name], labels[name])]
+        found += [one for name in sorted(labels) for one in self._of_list(directory.lists[name], labels[name])]
+        for name, address, moved_to in await self._store.read(lists.moved):
+            text = f"list {name}: target {address!r} has moved to {moved_to!r}; replace it in the list"
+            found.append(ChannelWarning(text, list_name=name))
+        return found
 
     def _of_channel(self, channel: Channel) -> Iterator[ChannelWarning]:
         adapter = self._adapters.get(channel.type)

@@ -26,6 +26,10 @@ async def record_nothing(_targets: Sequence[Target]) -> None:
     """For envelopes without a stored notification."""
 
 
+def note_nothing(_address: str, _moved_to: str) -> None:
+    """For envelopes without a stored notification."""
+
+
 @frozen(kw_only=True)
 class Envelope:
     """One attempt, as handed to an adapter."""
@@ -46,6 +50,9 @@ class Envelope:
     """Await it with the targets just reached, as the outcome will name them (delivered or accepted), before you send to
     others: if this node then dies, they get no second copy. Not needed after the last. Raises ClaimLost if another node
     has the notification."""
+    note_moved: Callable[[str, str], None] = note_nothing
+    """Call it with a target and its new address if the provider has moved it: Health names it until the list has
+    another target instead."""
     event: RecordedEvent | None = None
     """The event that caused the notification; None for a notification to a list."""
     provenance: Provenance | None = None

@@ -40,6 +40,19 @@ _set_secrets = Statement(
     rows={"list_name": "text", "address": "text", "secret": "text"},
 )
 
+_mark_moved = Statement(
+    """
+    update list_targets set moved_to = u.moved_to
+    from {rows} where list_targets.list_name = u.list_name and list_targets.address = u.address
+        and coalesce(list_targets.moved_to, '') <> u.moved_to
+    """,
+    rows={"list_name": "text", "address": "text", "moved_to": "text"},
+)
+_moved = Statement(
+    "select list_name, address, moved_to from list_targets where moved_to is not null order by list_name, address",
+    result={"list_name": Text, "address": Text, "moved_to": Text},
+)
+
 
 def directory(conn: Connection) -> Directory:
     """All lists (without their targets) and channels, as a sweep sees them."""
@@ -92,6 +105,16 @@ def labels(conn: Connection, names: Collection[str]) -> dict[str, dict[str, str 
     for row in _labels.run(conn, names=list(names)) if names else ():
         found.setdefault(row.list_name, {})[row.address] = row.secret
     return found
+
+
+def mark_moved(conn: Connection, moved: Sequence[tuple[str, str, str]]) -> None:
+    """Keep the new addresses of targets that their provider has moved: list, target and new address."""
+    _mark_moved.run(conn, sorted(moved))
+
+
+def moved(conn: Connection) -> list[tuple[str, str, str]]:
+    """The targets that their provider has moved, until their lists have others instead: list, target, new address."""
+    return [(row.list_name, row.address, row.moved_to) for row in _moved.run(conn)]
 
 
 def lists_after(conn: Connection, name: str, limit: int) -> Sequence[NotificationList]:

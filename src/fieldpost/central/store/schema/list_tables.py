@@ -27,6 +27,8 @@ list_targets = Table(
     Column("list_name", Text, ForeignKey("lists.list_name", ondelete="CASCADE"), primary_key=True),
     Column("address", Text, primary_key=True),
     Column("secret", Text),  # sealed; see keyring.py
+    Column("moved_to", Text),  # the address that the provider gave it since
+    partial_index("ix_list_targets_moved", "list_name", where="moved_to is not null"),
 )
 
 channels = Table(
