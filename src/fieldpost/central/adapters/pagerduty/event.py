@@ -1,7 +1,8 @@
 """The event of a notification: `trigger`, or `resolve` if its incident is cleared.
 
 The key by which PagerDuty recognises duplicates is the incident, so that the events that raise and clear it meet;
-without an incident it is the notification's id. Limits: 1,024 characters in a summary, 512 KB in all.
+without an incident it is the notification's id. Cleared without an incident is a trigger too: no alert has that id as
+its key, so PagerDuty would accept a `resolve` and drop it. Limits: 1,024 characters in a summary, 512 KB in all.
 """
 
 import json

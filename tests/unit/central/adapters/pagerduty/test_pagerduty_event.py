@@ -34,6 +34,15 @@ def test_the_key_is_the_incident_else_the_id() -> None:
     assert (cleared["event_action"], cleared["dedup_key"]) == ("resolve", "pump-3")
 
 
+@pytest.mark.req("CHN-07", "DEC-88")
+def test_cleared_notification_without_an_incident_triggers_an_alert() -> None:
+    """No alert has its key, so PagerDuty would accept a resolve, drop it, and nobody would see the text."""
+    sent = envelope(WORLD, is_cleared=True)
+    event = event_of(sent)
+    assert (event["event_action"], event["dedup_key"]) == ("trigger", sent.notification_id)
+    assert event["payload"]["summary"] == sent.subject
+
+
 @pytest.mark.req("CHN-05")
 @pytest.mark.parametrize("filler", ["x", "ä", "\x01"])
 def test_summary_and_event_stay_within_the_limits(filler: str) -> None:
