@@ -7,7 +7,9 @@ import pytest
 
 from fieldpost.core.delivery.breaker import BreakerState
 from fieldpost.core.delivery.outcome import Held
+from fieldpost.core.sms.segments import segments_of
 from fieldpost.testing import MailServer, ManualClock
+from fieldpost.testing.providers import FakeSmsRouter
 from support.front import ADMIN, Front, open_front
 from support.visitor import Visitor, visiting
 
@@ -184,6 +186,27 @@ async def test_test_shows_how_far_it_got_and_what_to_do(quick: Front) -> None:
             assert "not reached" not in phases(visitor)
             assert "> RCPT TO:<ann@example.org>" in visitor.text
             assert len(server.mails) == 1
+
+
+async def test_an_sms_channel_shows_how_many_segments_its_test_costs(quick: Front) -> None:
+    cost, api = "1 segment of GSM-7 per number", "?username={username}&password={password}&number={number}&text={text}"
+    async with FakeSmsRouter("u", "p") as router:
+        url = f"{router.url}/cgi-bin/sms_send{api}"
+        settings = {"dialect": "http", "url": url, "method": "GET", "number_format": "00", "username": "u"}
+        await quick.operate.channels.add(ADMIN, "texts", "sms", settings, secrets={"password": "p"})
+        async with visiting(quick, "viewer") as visitor:
+            assert "Cost of the test" not in await visitor.look("/channels/texts")
+        async with visiting(quick, "admin") as visitor:
+            assert f"Cost of the test: {cost}" in await visitor.look("/channels/texts")
+            await visitor.send("/channels/texts/test", to="+4915112345678")
+            assert f"Cost of the test: {cost}" in visitor.text
+        async with quick.client("admin") as client:
+            tested = await client.post("/api/v1/channels/texts/test", json={"to": "+4915112345678"})
+            assert (tested.json()["outcome"], tested.json()["cost"]) == ("delivered", cost)
+        assert [segments_of(copy.text) for copy in router.copies] == [1, 1]
+    await add_mail(quick)
+    async with visiting(quick, "admin") as visitor:
+        assert "Cost of the test" not in await visitor.look("/channels/mail")
 
 
 async def test_channel_used_by_lists_is_not_removed_and_the_reason_is_shown(quick: Front) -> None:

@@ -38,7 +38,7 @@ from fieldpost.central.store.notifications import lists as rows
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
-from fieldpost.core.delivery.adapter import Adapter, Envelope, SecretTargets, SettingsWarner
+from fieldpost.core.delivery.adapter import Adapter, Envelope, SecretTargets, SettingsWarner, TextCosts
 from fieldpost.core.delivery.outcome import Delivered, scrubbed
 from fieldpost.core.delivery.receipt import check_receipt_missing, check_receipt_wait
 from fieldpost.core.delivery.retry import check_fixed, parse, to_text
@@ -202,15 +202,10 @@ class ChannelActions(Actions):
         now = self._clock.now()
         await self._store.write(audit.add, [record(actor, "channel.test", name, now, {"to": target})])
         lines: list[str] = []
-        envelope = Envelope(
-            notification_id=NotificationId(event_id(now)),
-            list_name=name,
-            subject=f"Test of channel {name}",
-            body=f"{actor.name} tested the channel {name} of Fieldpost. No action is needed.\n",
+        envelope = replace(
+            self._test_envelope(actor, channel, now),
             targets=(target,),
             settings=opened.settings,
-            dated=now,
-            gate=lambda: None,  # a test has no claim to lose
             transcript=lines.append,
             target_secrets=secrets,
         )
@@ -219,7 +214,28 @@ class ChannelActions(Actions):
         log.info("channel.tested", channel=name, actor=actor.name, outcome=outcome.word, error=outcome.error)
         if isinstance(outcome, Delivered):
             await self._store.write(mark_tried, name)
-        return Trial(outcome, tuple(scrub(opened.scrub(line)) for line in lines))
+        cost = self.test_cost(actor, channel)
+        return Trial(outcome, tuple(scrub(opened.scrub(line)) for line in lines), cost)
+
+    def test_cost(self, actor: Actor, channel: Channel) -> str | None:
+        """The cost of a test's text for its target, if the provider bills by its length."""
+        adapter: object = self._adapters.get(channel.type)
+        if not isinstance(adapter, TextCosts):
+            return None
+        return adapter.text_cost(self._test_envelope(actor, channel, self._clock.now()))
+
+    @staticmethod
+    def _test_envelope(actor: Actor, channel: Channel, now: datetime) -> Envelope:
+        return Envelope(
+            notification_id=NotificationId(event_id(now)),
+            list_name=channel.name,
+            subject=f"Test of channel {channel.name}",
+            body=f"{actor.name} tested the channel {channel.name} of Fieldpost. No action is needed.\n",
+            targets=(),
+            settings=channel.settings,
+            dated=now,
+            gate=lambda: None,  # a test has no claim to lose
+        )
 
     async def _secrets_for_test(self, adapter: object, channel: Channel, target: str) -> dict[str, Secret]:
         """The secret of a target that is a label, from one of the channel's lists."""

@@ -21,6 +21,8 @@ class Trial:
 
     outcome: Outcome
     transcript: tuple[str, ...]
+    cost: str | None = None
+    """The cost of the test's text, if the provider bills by its length."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,7 @@ def show_test(tested: dict[str, Any]) -> None:
         print_json(tested)
     else:
         print_lines(tested["transcript"])
-        print_fields([("outcome", tested["outcome"]), ("error", tested["error"])])
+        print_fields([("outcome", tested["outcome"]), ("error", tested["error"]), ("cost", tested["cost"])])
     if tested["outcome"] != "delivered":
         raise typer.Exit(1)
 

@@ -126,8 +126,9 @@ TEST = View(
     Trial,
     ViewField("outcome", _outcome),
     ViewField("error", _error),
-    "transcript",
-    description="The outcome of a test, and the conversation: lines sent start with `>`, lines received with `<`.",
+    "transcript cost",
+    description="The outcome of a test, and the conversation: lines sent start with `>`, lines received with `<`. "
+    "`cost` is the cost of the test's text, if the provider bills by its length.",
 )
 
 

@@ -183,6 +183,7 @@ async def _one(
         is_default=form.given.get("is_default") == "true" if form.given else channel.is_default,
         guide=read_guide(kind.guide) if kind else (),
         tested=tested,
+        cost=channels.test_cost(request.actor, channel) if request.may(Role.ADMIN) else None,
         steps=trial_steps(kind.phases, channel.settings, tested.outcome) if kind and tested else (),
         as_text=channel_form.as_text,
         held_max=HELD_MAX,
