@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from fieldpost.central.secrets.keyring import NONCE_BYTES, Keyring, SecretUnreadable, owner_of
 from fieldpost.core.delivery.adapter import Adapter, AttemptPhase, Described, HostChecker, SecretTargets, SettingField
-from fieldpost.core.delivery.destination import check_destination
+from fieldpost.core.delivery.destination import check_destination, destination_of
 from fieldpost.core.delivery.receipt import RECEIPT_WAIT_S_DEFAULT, ReceiptMissing, Receipts
 from fieldpost.core.delivery.retry import ATTEMPTS_MAX_DEFAULT, RETRY_DELAY_S_DEFAULT
 from fieldpost.core.errors import InvalidInput
@@ -115,14 +115,9 @@ def apply_changes(
 
 
 def check_channel_destination(adapter: Adapter, before: Channel, after: Channel) -> None:
-    """Refuse to send a stored secret to a new host: InvalidInput unless it was given again with the change.
-
-    An adapter that does not describe its settings may send secrets anywhere, so all its settings count.
-    """
-    described = type_of(adapter).fields
-    names = {field.name for field in described if field.is_destination} if described else {*before.settings}
-    then, now = ({name: one.settings.get(name) for name in names} for one in (before, after))
-    never_sent = {field.name for field in described if field.is_never_sent}
+    """Refuse to send a stored secret to a new host: InvalidInput unless it was given again with the change."""
+    never_sent = {field.name for field in type_of(adapter).fields if field.is_never_sent}
+    then, now = destination_of(adapter, before), destination_of(adapter, after)
     check_destination(then, now, kept_secrets(before, after) - never_sent)
 
 

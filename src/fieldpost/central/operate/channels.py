@@ -29,7 +29,7 @@ from fieldpost.central.operate.channel_settings import (
     type_of,
 )
 from fieldpost.central.operate.list_spec import adapter_of, check_rate
-from fieldpost.central.operate.rerouting import mark_tried, probe_soon, release_rerouted
+from fieldpost.central.operate.rerouting import check_redirected, mark_tried, probe_soon, release_rerouted
 from fieldpost.central.operate.trial import Trial, deliver_test
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
@@ -107,7 +107,7 @@ class ChannelActions(Actions):
             "is_default": is_default,
         }
         entry = record(actor, "channel.add", name, self._clock.now(), extra)
-        await commit(self._store, f"channel {name!r}", _add, added, entry, now=self._store.now())
+        await commit(self._store, f"channel {name!r}", _add, added, entry, self._adapters, now=self._store.now())
         return added
 
     async def change(
@@ -171,7 +171,7 @@ class ChannelActions(Actions):
             "is_default": wanted.is_default,
         }
         entry = record(actor, "channel.change", name, self._clock.now(), extra)
-        await commit(self._store, f"channel {name!r}", _change, wanted, entry, now=self._store.now())
+        await commit(self._store, f"channel {name!r}", _change, wanted, entry, self._adapters, now=self._store.now())
         self._store.wake.set()
         return replace(wanted, version=version + 1)
 
@@ -179,7 +179,7 @@ class ChannelActions(Actions):
         """Remove the channel; Conflict while a list uses it, by name or as the default."""
         entry = self._begin(actor, Role.ADMIN, "channel.remove", name)
         check_name("channel", name)
-        await commit(self._store, f"channel {name!r}", _remove, name, entry)
+        await commit(self._store, f"channel {name!r}", _remove, name, entry, self._adapters)
 
     async def get(self, name: str) -> Channel:
         check_name("channel", name)
@@ -280,26 +280,32 @@ def _plain(channel: Channel) -> dict[str, object]:
     }
 
 
-def _add(conn: Connection, added: Channel, entry: AuditEntry, *, now: datetime | None) -> None:
+def _add(
+    conn: Connection, added: Channel, entry: AuditEntry, adapters: Mapping[str, Adapter], *, now: datetime | None
+) -> None:
     before = rows.directory(conn)
     if added.name in before.channels:
         raise Conflict("channel.exists", f"channel {added.name!r} already exists")
     rows.add_channel(conn, added, entry.occurred_at)
+    check_redirected(conn, before, adapters)
     audit.add(conn, [entry])
     release_rerouted(conn, before, now=now)
 
 
-def _change(conn: Connection, wanted: Channel, entry: AuditEntry, *, now: datetime | None) -> None:
+def _change(
+    conn: Connection, wanted: Channel, entry: AuditEntry, adapters: Mapping[str, Adapter], *, now: datetime | None
+) -> None:
     before = rows.directory(conn)
     found = present(before.channels.get(wanted.name), "channel", wanted.name)
     if not rows.change_channel(conn, wanted, entry.occurred_at):
         raise was_changed("channel", found.name, found.version)
+    check_redirected(conn, before, adapters)
     audit.add(conn, [entry])
     release_rerouted(conn, before, now=now)
     probe_soon(conn, wanted.name, now=now)
 
 
-def _remove(conn: Connection, name: str, entry: AuditEntry) -> None:
+def _remove(conn: Connection, name: str, entry: AuditEntry, adapters: Mapping[str, Adapter]) -> None:
     directory = rows.directory(conn)
     users = lists_of(directory, name)
     if users:
@@ -310,4 +316,5 @@ def _remove(conn: Connection, name: str, entry: AuditEntry) -> None:
         )
     if not rows.remove_channel(conn, name):
         raise not_found("channel", name)
+    check_redirected(conn, directory, adapters)
     audit.add(conn, [entry])

@@ -10,15 +10,18 @@ from sqlalchemy import Connection
 from fieldpost.central.access.audit_trail import Actions, commit, record, require, was_changed
 from fieldpost.central.operate.list_spec import ListSpec, at_place, check, check_channel, faults
 from fieldpost.central.operate.lists import audit_extra, types_of
-from fieldpost.central.operate.rerouting import release_rerouted
+from fieldpost.central.operate.rerouting import release_rerouted, secrets_again
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.secrets.target_secrets import check_target_secrets, seal_secrets
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import lists as rows
+from fieldpost.central.store.schema import catalogue
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.delivery.adapter import Adapter
+from fieldpost.core.delivery.destination import redirected_lists
+from fieldpost.core.delivery.routing import Directory
 from fieldpost.core.errors import Conflict, InvalidInput
 from fieldpost.core.lists import LISTS_TYPE, ListChange, NotificationList, compare, plan_mark
 from fieldpost.core.wholes import check_depth
@@ -46,7 +49,8 @@ class ListFiles(Actions):
     async def plan(self, specs: Sequence[ListSpec]) -> list[ListChange]:
         """The changes that an import would make; raises the same errors as the import."""
         wanted = self._check_all(specs)
-        return [change for _, change in await self._store.read(_plan, wanted, _places(specs), self._sealing(specs))]
+        args = (wanted, _by_name(specs), self._adapters, self._sealing(specs))
+        return [change for _, change in await self._store.read(_plan, *args)]
 
     async def import_all(self, actor: Actor, specs: Sequence[ListSpec], planned: str | None = None) -> list[ListChange]:
         """Make the lists equal to the file, all of them or none.
@@ -55,7 +59,8 @@ class ListFiles(Actions):
         """
         require(actor, Role.ADMIN, "list.import")
         wanted = self._check_all(specs)
-        args = (wanted, actor, self._clock.now(), planned, _places(specs), self._sealing(specs))
+        plan = (wanted, _by_name(specs), self._adapters, self._sealing(specs))
+        args = (plan, actor, self._clock.now(), planned)
         changes = await commit(self._store, "a list", _import, *args, now=self._store.now())
         self._store.wake.set()
         return changes
@@ -70,7 +75,7 @@ class ListFiles(Actions):
 
     def _sealing(self, specs: Sequence[ListSpec]) -> SealRule:
         """The rule that gives a list its secrets: those of the file, else the present ones."""
-        given = {spec.name: spec for spec in specs}
+        given = _by_name(specs)
 
         def seal(before: NotificationList | None, wanted: NotificationList) -> NotificationList:
             spec = given[wanted.name]
@@ -94,13 +99,16 @@ class ListFiles(Actions):
         return list(wanted.values())
 
 
-def _places(specs: Sequence[ListSpec]) -> dict[str, str]:
-    """The place of each list in the file."""
-    return {spec.name: spec.place for spec in specs}
+def _by_name(specs: Sequence[ListSpec]) -> dict[str, ListSpec]:
+    return {spec.name: spec for spec in specs}
 
 
 def _plan(
-    conn: Connection, wanted: Sequence[NotificationList], places: Mapping[str, str], seal: SealRule
+    conn: Connection,
+    wanted: Sequence[NotificationList],
+    specs: Mapping[str, ListSpec],
+    adapters: Mapping[str, Adapter],
+    seal: SealRule,
 ) -> list[tuple[NotificationList, ListChange]]:
     """Each list with its secrets, and how it changes."""
     directory = rows.directory(conn)
@@ -109,20 +117,26 @@ def _plan(
     users = _users({**present, **{one.name: one for one in wanted}}.values())
     planned = []
     for one in wanted:
-        before = present.get(one.name)
+        before, place = present.get(one.name), specs[one.name].place
         if before is not None and before.type != one.type:
             raise Conflict(
                 "list.other_type",
-                f"{places[one.name]}: list {one.name!r} has type {before.type!r}; the type of a list cannot change",
-                field=places[one.name],
+                f"{place}: list {one.name!r} has type {before.type!r}; the type of a list cannot change",
+                field=place,
             )
         try:
             check_channel(directory, one)
             check_depth(one, types.get, users.get(one.name, ()))
         except InvalidInput as error:
-            raise at_place(places[one.name], error) from None
+            raise at_place(place, error) from None
         sealed = seal(before, one)
         planned.append((sealed, compare(before, sealed)))
+    after = Directory({**directory.lists, **{one.name: one for one, _ in planned}}, directory.channels)
+    redirected = redirected_lists(directory, after, adapters)
+    for one in (one for one, _ in planned if one.name in redirected):
+        spec = specs[one.name]
+        if kept := one.secrets.keys() - {label for label, secret in spec.secrets.items() if secret}:
+            raise at_place(spec.place, secrets_again(one.name, kept))
     return planned
 
 
@@ -137,17 +151,16 @@ def _users(lists: Iterable[NotificationList]) -> dict[str, list[str]]:
 
 def _import(
     conn: Connection,
-    wanted: Sequence[NotificationList],
+    plan: tuple[Sequence[NotificationList], Mapping[str, ListSpec], Mapping[str, Adapter], SealRule],
     actor: Actor,
     at: datetime,
     planned: str | None,
-    places: Mapping[str, str],
-    seal: SealRule,
     *,
     now: datetime | None,
 ) -> list[ListChange]:
+    catalogue.count_change(conn, catalogue.PATHS)  # locks the channels' settings, by which the plan is checked
     before = rows.directory(conn)
-    found = _plan(conn, wanted, places, seal)
+    found = _plan(conn, *plan)
     changes = [change for _, change in found]
     if planned is not None and plan_mark(changes) != planned:
         raise Conflict(

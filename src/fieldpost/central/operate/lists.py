@@ -1,6 +1,6 @@
 """Lists: add, change, remove, read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -30,7 +30,7 @@ from fieldpost.central.operate.list_spec import (
     check_targets_of,
     no_targets,
 )
-from fieldpost.central.operate.rerouting import release_rerouted
+from fieldpost.central.operate.rerouting import check_redirected_list, release_rerouted
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.secrets.target_secrets import check_target_secrets, seal_secrets
 from fieldpost.central.store.engine.store import Store
@@ -117,7 +117,8 @@ class Lists(Actions):
             raise no_targets()
         given = check_target_secrets(wanted, self._adapters, {} if secrets is KEEP else secrets)
         wanted = seal_secrets(self._keyring, seen, wanted, given)
-        await commit(self._store, f"list {name!r}", _change, wanted, actor, self._clock.now(), now=self._store.now())
+        change = (wanted, actor, self._clock.now(), self._adapters, given)
+        await commit(self._store, f"list {name!r}", _change, *change, now=self._store.now())
         self._store.wake.set()
         return replace(wanted, version=version + 1)
 
@@ -146,13 +147,23 @@ def _add(conn: Connection, added: NotificationList, actor: Actor, now: datetime)
     audit.add(conn, [record(actor, "list.add", added.name, now, extra)])
 
 
-def _change(conn: Connection, wanted: NotificationList, actor: Actor, at: datetime, *, now: datetime | None) -> None:
+def _change(
+    conn: Connection,
+    wanted: NotificationList,
+    actor: Actor,
+    at: datetime,
+    adapters: Mapping[str, Adapter],
+    given: Collection[str],
+    *,
+    now: datetime | None,
+) -> None:
     found = present(rows.get_list(conn, wanted.name), "list", wanted.name)
     before = rows.directory(conn)
     check_channel(before, wanted)
     check_depth(wanted, types_of(before).get, rows.naming(conn, wanted.name))
     if not rows.change_list(conn, wanted, at):
         raise was_changed("list", found.name, found.version)
+    check_redirected_list(conn, before, adapters, wanted.name, given)
     audit.add(conn, [record(actor, "list.change", wanted.name, at, audit_extra(compare(found, wanted)))])
     release_rerouted(conn, before, now=now)
 
