@@ -18,7 +18,7 @@ SECONDS_DEFAULT = 120
 """For a test that is not listed."""
 SECONDS = {
     "test_a_bulk_retry_survives": 60,
-    "test_two_thousand_within_the_limits_of_the_providers": 180,
+    "test_two_thousand_within_the_limits_of_the_providers": 60,
     "test_a_node_whose_machine_has_the_wrong_time": 60,
     "test_a_thousand_rounds_of_retry_and_discard": 200,
     "test_rows_that_two_nodes_retry_discard": 150,
