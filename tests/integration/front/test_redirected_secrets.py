@@ -127,9 +127,10 @@ async def test_pages_of_channel_and_list_name_the_keys_to_give_again(front: Fron
         await visitor.look("/channels/pager")
         await visitor.send("/channels/pager/change", **{"settings.url": THEIRS["url"], "is_default": "true"})
         assert "List 'duty': the secrets of its targets must be given again" in visitor.text
+        assert "marked field" not in visitor.text
         form = {"targets": "desk", "channel": "other"}
         await visitor.look("/lists/duty")
         await visitor.send("/lists/duty/change", **form)
-        assert "would be sent to another place: desk" in visitor.text
+        assert "would be sent to another place: desk. Give the secrets of these targets" in visitor.text
         assert (await visitor.send("/lists/duty/change", **form, secrets=f"desk = {'f' * 32}")).status_code == 303
     assert await key_of(front) == "f" * 32

@@ -25,6 +25,7 @@ from fieldpost.front.console.kit.request import (
     PageRequest,
     PageRoute,
     SubmittedForm,
+    error_text,
     field_errors,
     redirect,
 )
@@ -240,7 +241,7 @@ def _errors(error: FieldpostError, targets: Sequence[tuple[int, str]]) -> dict[s
         rule = error.message.partition(": ")[2] or error.message
         return {"targets": f"Line {number} ({text[:80]}): {rule}."}
     if (error.field or "").startswith("secrets."):
-        return {"secrets": error.message}
+        return {"secrets": error_text(error)}
     errors = field_errors(error)
     return {"name": errors["list_name"]} if "list_name" in errors else errors
 
