@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+_SINGLE = {"1 s": "second", "1 min": "minute", "1 h": "hour", "1 d": "day"}
+
 
 def age(span: timedelta | float | None) -> str:
     """A duration in its two largest units: `47 s`, `12 min`, `3 h 5 min`, `6 d 2 h`."""
@@ -16,6 +18,12 @@ def age(span: timedelta | float | None) -> str:
     if hours < 24:
         return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
     return f"{days} d {hours % 24} h" if hours % 24 and days < 10 else f"{days} d"
+
+
+def recent(span: timedelta | float) -> str:
+    """A time that ends now: `the last minute`, `the last 5 min`."""
+    text = age(span)
+    return f"the last {_SINGLE.get(text, text)}"
 
 
 def offset(seconds: float) -> str:

@@ -57,7 +57,7 @@ async def test_the_page_has_the_figures_and_the_list(quick: Front) -> None:
     said = " ".join(re.sub(r"<[^>]*>", " ", tiles).split())
     assert said == (
         "queue depth 1 pending or retrying oldest pending 11 min since it arrived overdue 1 longer than 20 s"
-        " stuck 1 longer than 10 min parked 1 waiting for an operator delivered 0 in the last 1 min"
+        " stuck 1 longer than 10 min parked 1 waiting for an operator delivered 0 in the last minute"
     )
     assert subjects(visitor) == ["Old one", "Parked one", "Delivered one"]
     assert "your role is viewer" in text

@@ -279,6 +279,7 @@ async def test_settings_list_changed_ones_first_and_no_secret(admin: Visitor) ->
     assert "upkeep.audit_retention_days 90 days" in changed
     assert "secrets.key ***" in changed
     assert "interval_s 10 seconds" in rest
+    assert "refresh_s 1 second 1 second" in rest
     assert "canary" not in admin.page.text
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from fieldpost.core.quantities import age, number, offset, plural, size
+from fieldpost.core.quantities import age, number, offset, plural, recent, size
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,13 @@ def test_a_noun_agrees_with_its_count(count: int, noun: str, text: str) -> None:
 )
 def test_a_duration_is_never_negative_and_has_at_most_two_units(seconds: float, text: str) -> None:
     assert age(seconds) == age(timedelta(seconds=seconds)) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(60, "the last minute"), (300, "the last 5 min"), (3_600, "the last hour")]
+)
+def test_a_time_that_ends_now_needs_no_one(seconds: float, text: str) -> None:
+    assert recent(seconds) == text
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(-0.04, "0.0 s"), (0.0, "0.0 s"), (-0.2, "-0.2 s"), (1.5, "+1.5 s")])

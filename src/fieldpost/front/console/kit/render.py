@@ -8,7 +8,7 @@ from jinja2.bccache import Bucket
 from starlette.responses import HTMLResponse, Response
 
 import fieldpost
-from fieldpost.core.quantities import age, number, offset, size
+from fieldpost.core.quantities import age, number, offset, recent, size
 from fieldpost.core.times import to_text
 from fieldpost.front.console.kit.static_files import StaticFiles
 from fieldpost.front.console.kit.times import local_text
@@ -37,6 +37,7 @@ class Renderer:
             "number": number,
             "size": size,
             "offset": offset,
+            "recent": recent,
             "short": _short,
             "axis": _axis,
         }

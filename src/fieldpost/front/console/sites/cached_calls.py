@@ -60,6 +60,7 @@ async def page(request: PageRequest) -> Response:
         stuck=_stuck(request, found),
         wanted=parsed.wanted,
         figures=figures,
+        by=request.watch.kpis.by,
         parsed=parsed,
         states={state.record.name: state for state in fleet.sites},
         mirrors=[state for state in fleet.sites if state.record.name in shown and (site or is_behind(state))],
