@@ -33,7 +33,7 @@ from fieldpost.demo.providers import Providers
 from fieldpost.demo.scenario import FAILING_S, TELEGRAM_PAUSE_S
 from fieldpost.demo.setup import set_up, set_up_chats
 from fieldpost.demo.terminal import Terminal
-from fieldpost.demo.webhooks import Receivers, publish, set_up_webhooks
+from fieldpost.demo.webhooks import Receivers, application_token, publish, set_up_webhooks
 from fieldpost.run.data_folder import check_access, make_folder
 
 CONSOLE_PORT = 8025
@@ -160,6 +160,7 @@ class Demo:
             if options.has_pair:
                 await set_up_pair(api, central.url, folder, self._clock)
             await set_up_webhooks(api, receivers, receiver_url)
+            application = CentralApi(central.url, await application_token(api))
             if options.is_check:
                 self._terminal.say("Sending from the sites …")
             self._welcome(central.url, inbox_url, smtp_port)
@@ -173,7 +174,7 @@ class Demo:
 
             pause_s = CHECK_PAUSE_S if options.is_check else PAUSE_S
             processes.start_sites(pause_s, sent, has_pair=options.has_pair)
-            publishing = asyncio.create_task(publish(api, self._clock, pause_s))
+            publishing = asyncio.create_task(publish(application, self._clock, pause_s))
             stack.callback(publishing.cancel)
             await self._watch(follower, api, inbox_url, receivers)
 

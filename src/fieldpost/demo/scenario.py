@@ -51,6 +51,8 @@ TELEGRAM_PAUSE_S = 30
 """How long Telegram asks to wait at the first message of each run."""
 
 
+APPLICATION = "planner"
+"""The application that publishes events, by the name of its token."""
 TOPIC = "work-orders"
 OWNER = "maintenance"
 STEADY = "wall-display"

@@ -20,6 +20,7 @@ from fieldpost.core.ids import new_id
 from fieldpost.core.secret import Secret
 from fieldpost.demo.central_api import CentralApi
 from fieldpost.demo.scenario import (
+    APPLICATION,
     OWNER,
     QUICK_TRIES,
     RECEIVERS,
@@ -98,6 +99,15 @@ async def set_up_webhooks(api: CentralApi, receivers: Receivers, url: str) -> No
             retry = f"fixed:{WEBHOOK_RETRY_S}s:1000"
             more = {"name": name, "owner": OWNER, "filter": [{"topic": TOPIC}], "retry": retry}
             await api.post("subscriptions", body=body | more)
+
+
+async def application_token(api: CentralApi) -> str:
+    """A new token for the application that publishes."""
+    try:
+        made = await api.post("tokens", APPLICATION, "rotate", body={"overlap_s": 0})
+    except NotFound:
+        made = await api.post("tokens", body={"name": APPLICATION, "role": "publisher"})
+    return str(made["token"])
 
 
 async def publish(api: CentralApi, clock: Clock, pause_s: float) -> None:

@@ -96,6 +96,13 @@ def test_ctrl_c_ends_the_demo_with_0_and_leaves_no_process(two_runs: tuple[Run, 
     assert [run.left for run in two_runs] == [[], []]
 
 
+def test_the_application_publishes_under_its_own_name_in_each_run(two_runs: tuple[Run, Run]) -> None:
+    for run in two_runs:
+        output = "".join(run.lines)
+        assert "app:planner  delivered  work-orders → wall-display" in output
+        assert set(re.findall(r"\bapp:[\w -]*?(?= +(?:sent|delivered|retrying) )", output)) == {"app:planner"}
+
+
 def test_second_start_keeps_the_mails(two_runs: tuple[Run, Run]) -> None:
     first, second = two_runs
     assert first.mail_ids
