@@ -120,6 +120,11 @@ def or_never(field: str) -> CellSource:
     return lambda record: moment(record[field]) or "never"
 
 
+def health_of(record: Record) -> str:
+    """The health of a channel or subscription, as the console shows it."""
+    return "not tried yet" if record["health"] == "untried" else str(record["health"])
+
+
 def short(field: str, length: int) -> CellSource:
     """A text, truncated to this length."""
 

@@ -20,6 +20,8 @@ async def test_lists_and_channels_are_added_listed_changed_and_removed(cli: Cli)
     assert "fieldpost channels add" in (await cli("channels", "list")).out, "an empty list says what to do"
     assert (await cli("channels", "add", "mail", "--type", "email", *MAIL, "--default")).code == 0
     assert (await cli("channels", "change", "mail", "--set", "port=2526")).code == 0
+    for command in (("list",), ("show", "mail")):
+        assert "not tried yet" in (await cli("channels", *command)).out
     shown = json.loads((await cli("channels", "show", "mail", "--json")).out)
     assert (shown["settings"]["port"], shown["settings"]["host"], shown["is_default"]) == (2526, "127.0.0.1", True)
     added = await cli("lists", "add", "ops", "--target", "a@example.org", "--target", "b@example.org")

@@ -9,7 +9,17 @@ import typer
 
 from fieldpost.cli.arguments import DefaultRateOption, RateOption, RetryPolicyOption
 from fieldpost.cli.options import central, is_json
-from fieldpost.cli.output import Table, done, moment, print_fields, print_json, print_lines, show_fields, show_table
+from fieldpost.cli.output import (
+    Table,
+    done,
+    health_of,
+    moment,
+    print_fields,
+    print_json,
+    print_lines,
+    show_fields,
+    show_table,
+)
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.setting import parse_scalar
 
@@ -68,7 +78,7 @@ CHANNELS = Table(
         "name": "name",
         "type": "type",
         "default": "is_default",
-        "health": "health",
+        "health": health_of,
         "held": "held",
         "rate": lambda one: one["backlog"]["rate"],
         "paused": _pause,
@@ -138,7 +148,7 @@ def show(name: ChannelNameArgument) -> None:
             "rate": lambda one: one["rate"] or "(default of the type)",
             "receipt_wait_s": "receipt_wait_s",
             "receipt_missing": "receipt_missing",
-            "health": "health",
+            "health": health_of,
             "held": "held",
             "rate in force": lambda one: one["backlog"]["rate"] or "none",
             "waiting": lambda one: _waiting(one["backlog"]),

@@ -18,7 +18,7 @@ from fieldpost.cli.api.channels import (
 from fieldpost.cli.arguments import CursorOption, LimitOption, ReasonOption, RetryPolicyOption
 from fieldpost.cli.filters import filtered
 from fieldpost.cli.options import central, is_json
-from fieldpost.cli.output import CellSource, columns, done, moment, or_never, show_fields, show_table, table
+from fieldpost.cli.output import CellSource, columns, done, health_of, moment, or_never, show_fields, show_table, table
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.events.filter import FilterEntry, entry_text, parse_entry
 from fieldpost.core.search.filters import DELIVERY_FILTERS, SUBSCRIPTION_FILTERS
@@ -43,7 +43,9 @@ def conditions(one: Any) -> str:
 
 TABLE = table(
     "subscriptions",
-    "id=subscription_id name owner health held failures",
+    "id=subscription_id name owner",
+    ("health", health_of),
+    "held failures",
     ("url", lambda one: one["settings"]["url"]),
     ("filter", conditions),
     empty="No subscriptions. Add one: fieldpost subscriptions add NAME --owner OWNER --url https://… --filter topic=…",
@@ -73,7 +75,8 @@ LOG = table(
     empty="No deliveries yet.",
 )
 FIELDS = columns(
-    "id=subscription_id name owner state health",
+    "id=subscription_id name owner state",
+    ("health", health_of),
     ("reason", "state_reason"),
     ("verified", "is_verified"),
     ("filter", conditions),
