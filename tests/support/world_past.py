@@ -22,6 +22,9 @@ CONFLICT = "HTTP 409: order 20931 exists already"
 LOCKED = "database is locked"
 
 
+CALLS = ("external_call", "database_write")
+
+
 @dataclass(frozen=True)
 class SiteRole:
     """What a site does in the world."""
@@ -87,11 +90,13 @@ SITES = (
 
 def health(role: SiteRole, now: datetime, version: str) -> Health:
     """What the site says of itself."""
+    waiting = [category for category, _, status, *_ in role.calls if status in ("pending", "retrying")]
+    ages = [(30 + 11 * number) * 60.0 for number, call in enumerate(role.calls) if call[2] in ("pending", "retrying")]
     return Health(
         sent_at=to_text(now),
         version=version,
-        backlog={"notification": role.backlog, "external_call": len(role.calls) // 2, "database_write": 0},
-        oldest_age_s=role.backlog * 2.0,
+        backlog={"notification": role.backlog} | {category: waiting.count(category) for category in CALLS},
+        oldest_age_s=max([role.backlog * 2.0, *ages]),
         parked=role.parked,
         rejected=role.rejected,
         disk_free_bytes=41_200_000_000,
