@@ -232,9 +232,9 @@ class EpochGiveBack(msgspec.Struct, frozen=True, tag_field="t", tag="epoch_give_
     epoch: Seq
 
 
-EpochCause = Literal["silence", "cut_off", "forced"]
+EpochCause = Literal["silence", "cut_off", "handed_over", "forced"]
 """Why a node took an epoch without central: the leader was silent where the pair had no central, this node had heard
-neither for ten minutes, or a person forced it."""
+neither for ten minutes, the leader handed over to it, or a person forced it."""
 
 
 class EpochTaken(msgspec.Struct, frozen=True, tag_field="t", tag="epoch_taken", omit_defaults=True):

@@ -167,6 +167,19 @@ async def test_forced_promotion_takes_over_at_once_and_is_audited_with_its_reaso
     }
 
 
+async def test_planned_switch_without_an_answer_of_central_is_not_listed_as_forced(front: Front) -> None:
+    first, second = await pair_tokens(front)
+    async with served(front.app) as url, link_node(url, first) as one, link_node(url, second) as two:
+        await one.ask(known=1)
+        # The former leader has stopped and could not give its lease back.
+        assert await two.taken(3, "handed_over") == EpochAnswer(1, 3, is_granted=True)
+    assert [(switch.epoch, switch.cause.value, switch.reason) for switch in await history(front)] == [
+        (3, "handed_over", None),
+        (2, "granted", None),
+    ]
+    assert {"node": 1, "epoch": 3, "cause": "handed_over", "taken_at": SENT_AT} in await audited(front)
+
+
 @pytest.mark.fault(13)
 async def test_leader_that_renews_is_never_replaced_while_the_nodes_do_not_hear_each_other(
     front: Front, clock: ManualClock

@@ -130,7 +130,8 @@ def _serve_one(conn: Connection, sender: SiteNode, request: EpochRequest, *, now
 
 def _record_taken(conn: Connection, sender: SiteNode, taken: EpochTaken, *, now: datetime | None) -> _Served:
     """Record an epoch that the node took, whether or not it is still the highest, and adopt it if possible."""
-    adopt = epochs.force if taken.cause == "forced" else epochs.renew
+    # A leader that handed over has stopped, even if its lease has not ended.
+    adopt = epochs.force if taken.cause in ("forced", "handed_over") else epochs.renew
     result = adopt(conn, sender.site, sender.node, taken.epoch, now=now)
     if result.is_switch:
         site_health.adopt(conn, sender.site, sender.node)

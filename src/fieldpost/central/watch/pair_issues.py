@@ -88,10 +88,13 @@ def _is_shown(switch: EpochSwitch, as_of: datetime) -> bool:
 
 
 def _taken(site: SiteState, switch: EpochSwitch) -> str:
-    if switch.cause is SwitchCause.FORCED:
-        why = f"a person forced it: {switch.reason or 'no reason given'}"
-    else:
-        why = _CAUSES[switch.cause]
+    match switch.cause:
+        case SwitchCause.FORCED:
+            why = f"a person forced it: {switch.reason or 'no reason given'}"
+        case SwitchCause.HANDED_OVER:
+            why = f"node {1 - switch.node} handed over to it, and central did not answer"
+        case cause:
+            why = _CAUSES[cause]
     return f"Node {switch.node} of {site.record.name} took the lead without central (epoch {switch.epoch}): {why}."
 
 

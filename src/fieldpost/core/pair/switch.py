@@ -16,6 +16,8 @@ class SwitchCause(StrEnum):
     """The pair was without central, and the leader was silent."""
     CUT_OFF = "cut_off"
     """The node had heard neither central nor the other node for ten minutes."""
+    HANDED_OVER = "handed_over"
+    """The leader handed over to the node, and central did not answer it."""
     FORCED = "forced"
     """A person forced it."""
 

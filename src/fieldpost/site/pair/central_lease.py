@@ -52,7 +52,7 @@ class CentralLease:
             if since >= ASK_EVERY_S:
                 taken = self._taken
                 cause = taken.cause
-                assert cause in ("silence", "cut_off", "forced")
+                assert cause in ("silence", "cut_off", "handed_over", "forced")
                 await self._ask(
                     lambda number: EpochTaken(number, taken.epoch, taken.taken_at, cause, taken.reason)  # type: ignore[arg-type]
                 )

@@ -150,13 +150,13 @@ class PairNodeTask:
             self._invited_at = self._clock.monotonic()
         elif self._clock.monotonic() - self._invited_at >= INVITED_S:
             # Central cannot be reached, and the other node has stopped for good.
-            self._take("forced", f"handed over by node {1 - node.node}")
+            self._take("handed_over")
             return
         is_silent_only = self._clock.monotonic() - max(node.heard_at, node.central_at) < 600
         if self._leadership.take_if_due():
             self._took("silence" if is_silent_only else "cut_off", None)
 
-    def _take(self, cause: EpochCause, reason: str | None) -> None:
+    def _take(self, cause: EpochCause, reason: str | None = None) -> None:
         self._leadership.take()
         self._took(cause, reason)
 
@@ -385,5 +385,6 @@ class PairNodeTask:
 _CAUSES = {
     "silence": "the leader was silent, and the pair had no central",
     "cut_off": "neither the other node nor central was heard for ten minutes",
+    "handed_over": "the other node handed over",
     "forced": "forced",
 }

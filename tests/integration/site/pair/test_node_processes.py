@@ -75,7 +75,7 @@ async def test_planned_switch_hands_over_and_back(pair: Pair) -> None:
     assert sent in [row for (row,) in second.node.rows("SELECT message_id FROM copies")]
     shown = await first.switch("promote")
     assert (shown["role"], shown["epoch"]) == ("leader", 4)
-    assert "handed over by node 1" in shown["switch_reason"]
+    assert "the other node handed over" in shown["switch_reason"]
     with pytest.raises(Conflict, match="does not lead"):
         await second.switch("demote")
 

@@ -94,6 +94,7 @@ def test_lag_over_five_seconds_is_an_issue() -> None:
         (switch(SwitchCause.TAKEN), "it has not reported why yet"),
         (switch(SwitchCause.SILENCE), "the other node was silent, and the pair was already without central"),
         (switch(SwitchCause.CUT_OFF), "it had heard neither central nor the other node for ten minutes"),
+        (switch(SwitchCause.HANDED_OVER), "node 0 handed over to it, and central did not answer"),
         (switch(SwitchCause.FORCED, reason="disk fails"), "a person forced it: disk fails"),
     ],
 )

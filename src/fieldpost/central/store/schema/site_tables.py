@@ -194,6 +194,6 @@ site_switches = Table(
     Column("reason", Text),  # of the person who forced it
     Column("taken_at", Moment),  # by the site's clock, if it was taken without central
     Column("recorded_at", Moment, nullable=False),
-    CheckConstraint("cause in ('granted', 'taken', 'silence', 'cut_off', 'forced')", "cause"),
+    CheckConstraint("cause in ('granted', 'taken', 'silence', 'cut_off', 'handed_over', 'forced')", "cause"),
     Index("ix_site_switches_recorded_at", "recorded_at"),
 )

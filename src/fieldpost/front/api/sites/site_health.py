@@ -58,8 +58,8 @@ SWITCH = View(
     "SwitchView",
     EpochSwitch,
     "epoch node cause reason taken_at recorded_at",
-    description="The begin of an epoch. `cause` is granted by central, or, taken without it, silence, cut_off, forced "
-    "or, before the node has reported why, taken. `taken_at` is by the site's clock.",
+    description="The begin of an epoch. `cause` is granted by central, or, taken without it, silence, cut_off, "
+    "handed_over, forced or, before the node has reported why, taken. `taken_at` is by the site's clock.",
 )
 SITE_HEALTH = View(
     "SiteHealthView",

@@ -18,6 +18,6 @@ CREATE TABLE site_switches (
     taken_at {moment},
     recorded_at {moment} NOT NULL,
     CONSTRAINT pk_site_switches PRIMARY KEY (site, epoch),
-    CONSTRAINT ck_site_switches_cause CHECK (cause in ('granted', 'taken', 'silence', 'cut_off', 'forced'))
+    CONSTRAINT ck_site_switches_cause CHECK (cause in ('granted', 'taken', 'silence', 'cut_off', 'handed_over', 'forced'))
 );
 CREATE INDEX ix_site_switches_recorded_at ON site_switches (recorded_at);
