@@ -1,4 +1,4 @@
-"""Disks of the test's own: one that is small, and one whose power can be cut. Both need root."""
+"""Disks of the test's own: one that is small, and one that can lose its power or fail. Both need root."""
 
 import fcntl
 import os
@@ -45,7 +45,8 @@ def fill_up(folder: Path) -> None:
 
 
 class PowerDisk:
-    """An ext4 in a file, mounted by a loop device: `cut` is the end of its power, `mount` the machine's next start.
+    """An ext4 in a file, mounted by a loop device: `cut` is the end of its power, `fail` an error after which it is
+    read-only, `mount` the machine's next start.
 
     A mount namespace that another test makes meanwhile (`ip netns exec`, `unshare -m --propagation slave`) has a copy
     of every mount, and a disk without power would live on in it. So the disk lies in a shared mount, whose copies lose
@@ -60,7 +61,8 @@ class PowerDisk:
         self.path.mkdir(parents=True)
         with self._image.open("wb") as file:
             file.truncate(mebibytes * 1024 * 1024)
-        subprocess.run(["mkfs.ext4", "-q", "-F", str(self._image)], check=True, capture_output=True)
+        make = ["mkfs.ext4", "-q", "-F", "-e", "remount-ro", str(self._image)]
+        subprocess.run(make, check=True, capture_output=True)
         self._is_mounted = False
 
     def __enter__(self) -> "PowerDisk":
@@ -89,6 +91,21 @@ class PowerDisk:
             fcntl.ioctl(handle, _SHUT_DOWN, _WITHOUT_LOG_FLUSH)
         finally:
             os.close(handle)
+
+    def fail(self) -> None:
+        """The file system has found an error: it is read-only from now on, also for files that are open."""
+        number = self.path.stat().st_dev
+        device = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve().name
+        try:
+            Path(f"/sys/fs/ext4/{device}/trigger_fs_error").write_text("1")
+        except OSError as error:
+            cannot_have("mount", f"this kernel makes no error of a file system: {error}")
+
+    def repair(self) -> None:
+        """What a person does about it; whoever had files open there must have ended."""
+        self.unmount()
+        subprocess.run(["e2fsck", "-fy", str(self._image)], capture_output=True, check=False)
+        self.mount()
 
     def restart(self) -> None:
         """What the machine finds when its power is back; whoever had files open there must have ended."""

@@ -78,6 +78,7 @@ class PairFiles:
             fresh.unlink(missing_ok=True)
             write_new(fresh, text, 0o600)
             os.replace(fresh, file)
+        _sync(self.folder)
 
     def remove(self) -> None:
         """Forget the pair and this node's key."""
@@ -101,6 +102,17 @@ class PairFiles:
             self.key.unlink(missing_ok=True)
             last = done.stderr.strip().splitlines()[-1:] or ["no reason given"]
             raise ConfigError("pair.openssl", f"openssl did not create a certificate: {last[0]}", hint=hint)
+        # Before the other node pins it: after a power cut, an empty file would end the pair.
+        _sync(self.key, self.certificate, self.folder)
+
+
+def _sync(*paths: Path) -> None:
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _read(file: Path) -> str:

@@ -13,7 +13,7 @@ from fieldpost import Site
 from fieldpost.core.errors import Conflict
 from fieldpost.testing import HttpServerThread
 from support.commands_of_site import fieldpost_here as fieldpost
-from support.disks import enlarge, fill_up, small_disk
+from support.disks import PowerDisk, enlarge, fill_up, small_disk
 from support.node_process import NodeProcess, definitions
 from support.pair_world import SendingScript
 from support.running_central import until
@@ -208,6 +208,30 @@ async def test_full_disk_of_the_standby_stops_its_copy_and_no_script(tmp_path: P
             (disk / "filler").unlink()
             enlarge(disk, 64)
             await until(lambda: _copies(second) == sent, 60, "the copy to continue")
+
+
+@pytest.mark.needs("mount")
+async def test_disk_of_the_standby_that_turns_read_only_stops_its_copy_and_no_script(tmp_path: Path) -> None:
+    with PowerDisk(tmp_path) as disk:
+        nodes = make_node(tmp_path / "a", 0), make_node(disk.path / "b", 1)
+        await make_pair(*nodes)
+        async with NodeProcess(nodes[0]) as first, NodeProcess(nodes[1]) as second:
+            await until(lambda: _heard(first))
+            await first.switch("promote", is_forced=True, reason="first start")
+            sent = {first.node.send()}
+            await until(lambda: _copies(second) == sent, what="the copy")
+            disk.fail()
+            script = SendingScript(first.node.path, 50)
+            script.start()
+            await until(lambda: _is_late(first), 60, "the lag to be reported")
+            assert await first.executes()
+            await script.end()
+            assert len(script.took) == 50
+            assert max(script.took) < 2
+            await second.kill()
+            disk.repair()
+            await second.start()
+            await until(lambda: _copies(second) == sent | set(script.sent), 60, "the copy to continue")
 
 
 STEP_2 = """
