@@ -10,7 +10,7 @@ from fieldpost.testing import MailServer
 from support.node_process import NodeProcess
 from support.pair_storm import NAMED, run_storm
 from support.pair_world import PairWorld, pair_world, send_in_a_loop, wait_copied
-from support.running_central import clock_off_by, until
+from support.running_central import clock_ahead_by, clock_off_by, until
 from support.site_pair import SITE
 
 pytestmark = pytest.mark.needs("namespaces")
@@ -98,6 +98,51 @@ async def test_both_nodes_alone_act_by_their_policy(tmp_path: Path, policy: str)
         assert executed <= world.target.delivered[both] <= 2
         named = {row for node in world.nodes for (row,) in node.node.rows(DUPLICATES)}
         assert named == {one for one, count in world.target.delivered.items() if count > 1}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.fault(74)
+@pytest.mark.req("DEC-39", "DEC-42")
+@pytest.mark.parametrize("policy", ["availability", "consistency"])
+async def test_node_cut_off_from_both_continues_after_ten_minutes_by_its_policy(tmp_path: Path, policy: str) -> None:
+    async with pair_world(tmp_path, more=f'\n[pair]\npolicy = "{policy}"\n') as world:
+        ahead = tmp_path / "ahead"
+        ahead.write_text("0")
+        for node in world.nodes:
+            await node.kill()
+            await node.start(clock_ahead_by(ahead))
+        leader = await world.leader()
+        other = world.other(leader)
+        epoch = (await leader.pair())["epoch"]
+        await wait_copied(*world.nodes)
+        world.network.cut("pair", "central-0", "central-1")
+
+        async def none_executes() -> bool:
+            return not (await leader.executes() or await other.executes())
+
+        await until(none_executes, 60, "both to stop")
+        world.target.is_down = True
+        late = await world.issue(leader)
+        world.target.is_down = False
+        ahead.write_text("570")
+        for _ in range(20):
+            assert await none_executes(), "it is not ten minutes yet"
+        assert world.target.attempts[late] == 1
+        ahead.write_text("700")
+        if policy == "availability":
+            await until(leader.executes, 30, "the leader to continue")
+            await until(other.executes, 30, "the standby to take the next epoch")
+            await until(lambda: world.target.delivered[late] == 1, 30, "the call to be executed")
+        else:
+            for _ in range(20):
+                assert await none_executes(), "it waits for a person"
+        world.network.heal()
+        await world.leader()
+        await world.settled([late])
+        assert world.target.delivered[late] == 1
+        switches = (await world.api("GET", f"site-health/{SITE}"))["switches"]
+        causes = {one["cause"] for one in switches if one["epoch"] > epoch}
+        assert ("cut_off" in causes) == (policy == "availability")
 
 
 @pytest.mark.timeout(300)

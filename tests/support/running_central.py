@@ -165,6 +165,14 @@ def clock_off_by(seconds: float) -> str:
     )
 
 
+def clock_ahead_by(file: Path) -> str:
+    """For `first`: the clock for durations is ahead by the seconds in this file, which may grow while it runs."""
+    return (
+        "from pathlib import Path; from fieldpost.clock import SystemClock; true_time = SystemClock.monotonic; "
+        f"SystemClock.monotonic = lambda clock: true_time(clock) + float(Path({str(file)!r}).read_text()); "
+    )
+
+
 async def call(node: RunningCentral, token: str, method: str, path: str, body: object = None) -> Any:
     """What a node's API answers to a program with this token."""
     headers = {"Authorization": f"Bearer {token}"}
