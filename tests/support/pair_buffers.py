@@ -85,6 +85,12 @@ class NodeBuffer:
         found = self.buffer.read(replication.read_batch, after, to_microseconds(self.now), **limits)
         return None if found is None else decode_as(encode(found), ChangeBatch)
 
+    def prune(self, changes_max: int) -> None:
+        """Prune as the agent does if `changes` may have this many entries."""
+        self.buffer.write(replication.prune)
+        if removed := self.buffer.read(replication.removed_rows, changes_max=changes_max):
+            self.buffer.write(replication.prune_removed, removed)
+
     def apply(self, batch: ChangeBatch) -> AppliedBatch:
         return self.buffer.write(replica.apply_batch, batch, self.now)
 

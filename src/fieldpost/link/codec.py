@@ -61,7 +61,7 @@ class _Numbered(msgspec.Struct):
 _encoder = msgspec.json.Encoder()
 _message: msgspec.json.Decoder[LinkMessage] = msgspec.json.Decoder(LinkMessage)
 _numbered = msgspec.json.Decoder(_Numbered)
-_batches: dict[bytes, msgspec.json.Decoder[Submit] | msgspec.json.Decoder[Ack]] = {
+_batches: dict[bytes, msgspec.json.Decoder[Any]] = {
     b'{"t":"submit"': msgspec.json.Decoder(Submit),
     b'{"t":"ack","s': msgspec.json.Decoder(Ack),
 }
@@ -90,6 +90,17 @@ def decode_as(data: bytes, kind: type[T], on_values: Callable[[int], None] | Non
     """Decode one kind of struct, for routes that accept or return only that."""
     _check_strictly(data, FRAME_BYTES_MAX, values_max_of_kind(cast(Hashable, kind)), on_values)
     return _typed(msgspec.json.Decoder(kind), data)
+
+
+def decode_written(decoder: "msgspec.json.Decoder[T]", data: bytes) -> T | None:
+    """Decode a message if its bytes equal our own encoding of it; None if the strict check must decide."""
+    if len(data) > FRAME_BYTES_MAX:
+        return None
+    try:
+        message = decoder.decode(data)
+        return message if _encoder.encode(message) == data else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
+        return None
 
 
 def compress(data: bytes) -> bytes:
@@ -200,13 +211,8 @@ def _check_strictly(
 def _as_written(data: bytes) -> Submit | Ack | None:
     """Decode a batch or its answer if the bytes equal our own encoding; None otherwise."""
     decoder = _batches.get(data[:_TAG_BYTES])
-    if decoder is None or len(data) > FRAME_BYTES_MAX:
-        return None
-    try:
-        message = decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return message if _is_within_limits(message) and _encoder.encode(message) == data else None
+    message = None if decoder is None else decode_written(decoder, data)
+    return message if message is not None and _is_within_limits(message) else None
 
 
 def _is_within_limits(message: Submit | Ack) -> bool:

@@ -4,16 +4,16 @@ The exchange is the same in both directions. Each node sends its changes in batc
 answers with its position. A message that the receiver does not know or cannot apply gets a refusal and changes nothing.
 """
 
-from collections.abc import Callable
 from typing import Literal, get_args
 
 import msgspec
 
 from fieldpost.core.errors import Conflict, InvalidInput
 from fieldpost.core.pair.leadership import PairHeartbeat
-from fieldpost.link.codec import decode_as
+from fieldpost.link.codec import decode_as, decode_written
 from fieldpost.link.messages import Seq
 from fieldpost.link.pair_rows import ChangeBatch, RowKind, SnapshotPiece, StreamPosition
+from fieldpost.link.values import check_values
 
 PAIR_PROTOCOL = 1
 
@@ -161,13 +161,19 @@ def decode_join(data: bytes) -> JoinMessage:
     return message
 
 
-def decode_pair(data: bytes, on_values: Callable[[int], None] | None = None) -> PairMessage:
+_message: msgspec.json.Decoder[PairMessage] = msgspec.json.Decoder(PairMessage)
+
+
+def decode_pair(data: bytes) -> PairMessage:
     """Decode a message of the other node.
 
     Raises Conflict for an operation that this version does not know, and InvalidInput for any other invalid message.
     """
     try:
-        message: PairMessage = decode_as(data, PairMessage, on_values)  # type: ignore[arg-type]
+        check_values(data)
+        message = decode_written(_message, data)
+        if message is None:
+            message = decode_as(data, PairMessage)  # type: ignore[arg-type]
     except InvalidInput:
         operation = _operation(data)
         if operation is None or operation in _OPERATIONS:

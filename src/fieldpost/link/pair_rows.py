@@ -4,7 +4,7 @@ The fields are the columns that both nodes share, in the words of the tables. Ti
 sending node; the end of a claim is sent as the time that is left of it, because the clocks may differ.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -12,6 +12,9 @@ from fieldpost.link.messages import Seq
 
 RowKind = Literal["message", "call", "rejected", "key", "command", "epoch"]
 """The kinds of rows: `call` is a call's message with its tracking record; `epoch` is the beginning of an epoch."""
+
+ColumnInt = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""An integer as a column of the buffer has it."""
 
 ROW_KINDS: tuple[RowKind, ...] = ("message", "call", "rejected", "key", "command")
 """The kinds with their own rows, in the order of a snapshot."""
@@ -23,7 +26,7 @@ class MessageCells(msgspec.Struct, frozen=True):
     number: Seq
     message_id: str
     payload: str
-    created_at: int
+    created_at: ColumnInt
 
 
 class CallCells(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -34,14 +37,14 @@ class CallCells(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     target: str
     payload: str
     status: str
-    retry_count: int = 0
+    retry_count: ColumnInt = 0
     last_error: str | None = None
-    created_at: int
-    last_attempt_at: int | None = None
-    due_at: int = 0
+    created_at: ColumnInt
+    last_attempt_at: ColumnInt | None = None
+    due_at: ColumnInt = 0
     claimed_by: str | None = None
-    claim_token: int = 0
-    claim_left: int | None = None
+    claim_token: ColumnInt = 0
+    claim_left: ColumnInt | None = None
     """How long the claim lasts from now, in microseconds."""
 
 
@@ -52,16 +55,16 @@ class RecordCells(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     category: str
     target_summary: str
     status: str
-    retry_count: int = 0
+    retry_count: ColumnInt = 0
     last_error: str | None = None
-    http_status: int | None = None
+    http_status: ColumnInt | None = None
     instance: str | None = None
     script: str | None = None
     execution_id: str | None = None
     parent_execution_id: str | None = None
-    created_at: int
-    updated_at: int
-    terminal_at: int | None = None
+    created_at: ColumnInt
+    updated_at: ColumnInt
+    terminal_at: ColumnInt | None = None
     version: Seq
     change_sequence: Seq
 
@@ -82,9 +85,9 @@ class RejectedCells(msgspec.Struct, frozen=True):
     payload: str
     code: str
     error: str
-    retry_count: int
-    created_at: int
-    rejected_at: int
+    retry_count: ColumnInt
+    created_at: ColumnInt
+    rejected_at: ColumnInt
 
 
 class KeyCells(msgspec.Struct, frozen=True):
@@ -93,7 +96,7 @@ class KeyCells(msgspec.Struct, frozen=True):
     key: str
     message_id: str
     digest: bytes
-    created_at: int
+    created_at: ColumnInt
 
 
 class CommandCells(msgspec.Struct, frozen=True):
@@ -102,7 +105,7 @@ class CommandCells(msgspec.Struct, frozen=True):
     intent_id: str
     outcome: str
     detail: str | None
-    applied_at: int
+    applied_at: ColumnInt
 
 
 class RowState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

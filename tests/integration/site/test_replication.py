@@ -341,7 +341,7 @@ def test_lost_changes_are_repaired_by_a_snapshot_in_pieces_and_own_rows_stay(nod
         leader.issue()
     leader.buffer.write(tracking.purge, leader.now + timedelta(days=1))
     leader.buffer.write(pair_state.set_acked, standby.received)
-    leader.buffer.write(replication.prune, changes_max=3)
+    leader.prune(changes_max=3)
     assert leader.batch(standby.received) is None
     own = standby.issue()
     assert take_snapshot(leader, standby, items_max=3) > 5

@@ -323,20 +323,24 @@ class PairNodeTask:
 
     async def _care(self) -> None:
         while not self._is_over:
+            has_more = False
             try:
-                await asyncio.to_thread(self._take_care)
+                has_more = await asyncio.to_thread(self._take_care)
             except FieldpostError as error:
                 _log.warning("pair.put_off", code=error.code, error=error.message)
-            await self._clock.sleep(CARE_EVERY_S)
+            await self._clock.sleep(TICK_S if has_more else CARE_EVERY_S)
 
-    def _take_care(self) -> None:
+    def _take_care(self) -> bool:
+        """Returns whether there is more to prune."""
         if self.may_execute() and not self._is_paused and self._peer_age_s() >= SILENCE_S:
             while self._buffer.write(pair_state.take_copies, COPIES_MAX):
                 pass
-        self._buffer.write(replication.prune)
+        has_more = self._buffer.write(replication.prune)
+        if removed := self._buffer.read(replication.removed_rows):
+            self._buffer.write(replication.prune_removed, removed)
         session = self._session
         if session is None:
-            return
+            return has_more
         if count := session.checks.take_repaired():
             text = f"{count} ranges of rows differed from the other node's and were copied again"
             entry = event_log.event(SiteEventKind.PAIR_REPAIRED, self._clock.now(), text)
@@ -345,6 +349,7 @@ class PairNodeTask:
         if self._clock.monotonic() - self._checked_at >= CHECK_EVERY_S:
             self._checked_at = self._clock.monotonic()
             session.checks.begin()
+        return has_more
 
     # --- state
 

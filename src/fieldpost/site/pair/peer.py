@@ -28,6 +28,8 @@ from fieldpost.system_error import reason_of
 HANDSHAKE_S = 10.0
 POLL_S = 0.05
 """How often to check the buffer for changes of other processes."""
+PIECE_PAUSE_S = 0.01
+"""The pause between two pieces of a snapshot: scripts on this machine come first."""
 REFUSED_S = 1.0
 """The wait after a refusal, before changes are sent again."""
 _NO_CHECK_TIME = 0x200000
@@ -134,6 +136,8 @@ class PairConnection:
                         await self._send(self._session.heartbeat())
                         beat_at = self._clock.monotonic()
                 await self._rest(REFUSED_S if refusal else POLL_S)
+                if self._session.is_copying:
+                    await self._clock.sleep(PIECE_PAUSE_S)
         except OSError as error:
             raise _lost(error) from None
 

@@ -61,6 +61,9 @@ from fieldpost.site.pair.leadership import Leadership
 from fieldpost.site.pair.range_checks import RangeChecks
 from fieldpost.site.pair.settings_digest import differences
 
+PIECE_ROWS = 200
+"""The most rows in a piece of a snapshot. Scripts wait for a core while one is read or applied."""
+
 
 @dataclass(slots=True)
 class _Snapshot:
@@ -177,6 +180,11 @@ class PairSession:
             return None
         self._waits_for_answer = True
         return encode(message)
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether a snapshot, or the repair of a range, has not ended."""
+        return self._snapshot is not None
 
     @property
     def is_comparing(self) -> bool:
@@ -297,7 +305,9 @@ class PairSession:
     def _answered(self, received: StreamPosition) -> None:
         self._peer = received
         self._waits_for_answer = False
-        self._buffer.write(pair_state.set_acked, received)
+        # During a snapshot all answers are equal. A commit for each would delay scripts.
+        if not has_reached(self._buffer.read(pair_state.acked), received):
+            self._buffer.write(pair_state.set_acked, received)
 
     def _next_batch(self, after: StreamPosition) -> ChangeBatch | SnapshotPiece | SnapshotEnd | None:
         if self._buffer.read(replication.position) == after:
@@ -329,8 +339,9 @@ class PairSession:
             return None if snapshot.is_repair else end
         kind, after = snapshot.place
         moment = to_microseconds(self._now())
+        items_max = min(self._items_max, PIECE_ROWS)
         piece = self._buffer.read(
-            replication.read_piece, kind, after, moment, items_max=self._items_max, until=snapshot.until
+            replication.read_piece, kind, after, moment, items_max=items_max, until=snapshot.until
         )
         snapshot.place = replication.next_piece(piece, snapshot.kinds, snapshot.until)
         return piece

@@ -124,7 +124,7 @@ def test_gap_is_repaired_by_a_snapshot_in_pieces(nodes: Nodes) -> None:
         leader.issue()
     leader.buffer.write(tracking.purge, leader.now + timedelta(days=1))
     leader.issue()
-    leader.buffer.write(replication.prune, changes_max=2)
+    leader.prune(changes_max=2)
     line = Line(nodes, items_max=2)
     line.run()
     assert line.sessions[0].snapshots == 1
@@ -133,13 +133,25 @@ def test_gap_is_repaired_by_a_snapshot_in_pieces(nodes: Nodes) -> None:
     assert (gone.message_id,) not in standby.rows("SELECT call_id FROM tracking")
 
 
+def test_answers_to_pieces_of_a_snapshot_cost_the_leader_no_commit(nodes: Nodes) -> None:
+    leader, _ = nodes
+    for _ in range(20):
+        leader.issue()
+    leader.buffer.write(pair_state.set_pruned, leader.buffer.read(replication.position).changes)
+    line = Line(nodes, items_max=2)
+    _, before = leader.buffer.change_mark()
+    line.run()
+    assert line.sessions[0].snapshots == 1
+    assert leader.buffer.change_mark()[1] - before <= 3, "a script would wait for each of them"
+
+
 def test_standby_whose_changes_were_pruned_hands_over_its_existing_rows(nodes: Nodes) -> None:
     leader, standby = nodes
     removed, kept = standby.send(), standby.send()
     Line(nodes).run()
     standby.ack(removed)
     call = standby.issue()
-    standby.buffer.write(replication.prune, changes_max=0)
+    standby.prune(changes_max=0)
     line = Line(nodes)
     line.run()
     assert line.sessions[1].snapshots == 1

@@ -124,11 +124,15 @@ def apply_piece(cursor: apsw.Cursor, piece: SnapshotPiece, now: datetime) -> int
     if not _is_from_leader(cursor, piece.epoch, piece.known) and piece.kind != "message":
         raise Conflict("pair.not_leader", f"a standby does not replace rows of the kind {piece.kind}")
     pair_state.set_acked(cursor, piece.received)
-    applying = _Applying(cursor, now, is_from_leader=True)
-    given = {row.id: row for row in piece.rows}
+    given = {row.id for row in piece.rows}
     present = ids_in_range(cursor, piece.kind, piece.after, piece.until, is_copy=True)
-    gone = [RowState(kind=piece.kind, id=one) for one in present if one not in given]
-    return sum(applying.apply(row) for row in (*gone, *piece.rows))
+    gone = [one for one in present if one not in given]
+    if piece.kind == "message":
+        cursor.executemany(_DROP["message"], [{"id": one} for one in gone])
+        cursor.executemany(_PUT_COPY, [msgspec.structs.asdict(row.message) for row in piece.rows if row.message])
+        return len(gone) + len(piece.rows)
+    applying = _Applying(cursor, now, is_from_leader=True)
+    return sum(applying.apply(row) for row in (*(RowState(kind=piece.kind, id=one) for one in gone), *piece.rows))
 
 
 def end_snapshot(cursor: apsw.Cursor, epoch: int, known: int, until: StreamPosition) -> None:

@@ -30,12 +30,14 @@ from fieldpost.link.pair_rows import (
     StreamPosition,
 )
 from fieldpost.site.buffer.pair import pair_state
-from fieldpost.site.buffer.pair.row_states import ids_in_range, read_copy, read_state, shared_cells, size_of
+from fieldpost.site.buffer.pair.row_states import ids_in_range, read_state, shared_cells, size_of, states_in_range
 
 BATCH_BYTES_MAX = FRAME_BYTES_MAX // 8
 """The most bytes of each stream in a batch; one row may exceed it."""
 CHANGES_MAX = 1_000_000
 """The entries of `changes` beyond which those of removed rows are pruned without an acknowledgement."""
+PRUNED_MAX = 2_000
+"""The most entries that are removed in one transaction: scripts wait for it."""
 
 _NEW_MESSAGES = """
 SELECT sequence, message_id, payload, created_at FROM messages
@@ -55,19 +57,19 @@ DELETE FROM changes WHERE number IN (
     ORDER BY number LIMIT :limit
 )
 """
-_PRUNE_REMOVED = """
-DELETE FROM changes WHERE number IN (
-    SELECT number FROM changes
-    WHERE number < (SELECT max(number) FROM changes) AND CASE kind
-        WHEN 'message' THEN id NOT IN (SELECT message_id FROM messages)
-        WHEN 'call' THEN id NOT IN (SELECT call_id FROM tracking)
-        WHEN 'rejected' THEN id NOT IN (SELECT message_id FROM rejected)
-        WHEN 'key' THEN id NOT IN (SELECT key FROM keys)
-        WHEN 'command' THEN id NOT IN (SELECT intent_id FROM commands)
-    END
-    ORDER BY number LIMIT :limit
-) RETURNING number
+_COUNT = "SELECT count(*) FROM changes"
+_REMOVED = """
+SELECT number FROM changes
+WHERE number < (SELECT max(number) FROM changes) AND CASE kind
+    WHEN 'message' THEN id NOT IN (SELECT message_id FROM messages)
+    WHEN 'call' THEN id NOT IN (SELECT call_id FROM tracking)
+    WHEN 'rejected' THEN id NOT IN (SELECT message_id FROM rejected)
+    WHEN 'key' THEN id NOT IN (SELECT key FROM keys)
+    WHEN 'command' THEN id NOT IN (SELECT intent_id FROM commands)
+END
+ORDER BY number LIMIT :limit
 """
+_PRUNE_REMOVED = "DELETE FROM changes WHERE number = :number"
 
 
 def read_batch(
@@ -127,17 +129,28 @@ def behind(cursor: apsw.Cursor, position: StreamPosition) -> int:
     return int(rows[0][0])
 
 
-def prune(cursor: apsw.Cursor, *, changes_max: int = CHANGES_MAX, limit: int = 10_000) -> int:
-    """Remove up to `limit` entries of `changes` that are not needed; returns how many."""
+def prune(cursor: apsw.Cursor, *, limit: int = PRUNED_MAX) -> bool:
+    """Remove up to `limit` entries of `changes` that the other node has acknowledged; whether there may be more."""
     cursor.execute(_PRUNE, {"until": pair_state.acked(cursor).changes, "limit": limit})
-    removed = cursor.connection.changes()
-    counted: list[Any] = cursor.execute("SELECT count(*) FROM changes").fetchall()
-    if counted[0][0] > changes_max:
-        rows: list[Any] = cursor.execute(_PRUNE_REMOVED, {"limit": limit}).fetchall()
-        removed += len(rows)
-        if rows:
-            pair_state.set_pruned(cursor, max(number for (number,) in rows))
-    return removed
+    return cursor.connection.changes() == limit
+
+
+def removed_rows(cursor: apsw.Cursor, *, changes_max: int = CHANGES_MAX, limit: int = PRUNED_MAX) -> list[int]:
+    """The numbers of up to `limit` entries of rows that no longer exist, if `changes` has too many entries.
+
+    A search through all entries; outside of a write, because scripts would wait for it.
+    """
+    counted: list[Any] = cursor.execute(_COUNT).fetchall()
+    if counted[0][0] <= changes_max:
+        return []
+    rows: list[Any] = cursor.execute(_REMOVED, {"limit": limit}).fetchall()
+    return [number for (number,) in rows]
+
+
+def prune_removed(cursor: apsw.Cursor, numbers: Sequence[int]) -> None:
+    """Remove these entries without an acknowledgement: a reader before them needs a snapshot."""
+    cursor.executemany(_PRUNE_REMOVED, [{"number": number} for number in numbers])
+    pair_state.set_pruned(cursor, max(numbers))
 
 
 def read_piece(
@@ -147,17 +160,17 @@ def read_piece(
     cursor.execute("BEGIN")
     try:
         state, received = pair_state.get(cursor), pair_state.received(cursor)
-        found = ids_in_range(cursor, kind, after, until, limit=items_max + 1)
         rows: list[RowState] = []
         size = 0
-        for row_id in found[:items_max]:
-            if rows and size >= BATCH_BYTES_MAX:
+        end = until
+        for row in states_in_range(cursor, kind, after, until, now, limit=items_max + 1):
+            if rows and (len(rows) == items_max or size >= BATCH_BYTES_MAX):
+                end = rows[-1].id
                 break
-            rows.append(read_state(cursor, kind, row_id, now))
-            size += size_of(rows[-1])
+            rows.append(row)
+            size += size_of(row)
     finally:
         cursor.execute("COMMIT")
-    end = until if len(rows) == len(found) else rows[-1].id
     return SnapshotPiece(
         epoch=state.held,
         known=state.known,
@@ -239,9 +252,7 @@ def compare(cursor: apsw.Cursor, check: DigestCheck) -> DigestVerdict:
 
 
 def _digest(cursor: apsw.Cursor, kind: RowKind, after: str, until: str | None, *, is_copy: bool = False) -> RangeDigest:
-    is_copy = is_copy and kind == "message"
-    ids = ids_in_range(cursor, kind, after, until, is_copy=is_copy)
-    states = (read_copy(cursor, one) if is_copy else read_state(cursor, kind, one, 0) for one in ids)
+    states = states_in_range(cursor, kind, after, until, 0, is_copy=is_copy)
     return digest_range(after, until, (tuple(shared_cells(state)) for state in states))
 
 

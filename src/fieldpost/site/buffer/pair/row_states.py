@@ -1,6 +1,6 @@
 """Reads rows of the buffer in the form in which the nodes of a pair exchange and compare them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -24,66 +24,106 @@ def columns_of(kind: type[msgspec.Struct], *without: str) -> str:
     return ", ".join(name for name in kind.__struct_fields__ if name not in without)
 
 
-_OWN_MESSAGE = """
-SELECT sequence, message_id, payload, created_at FROM messages WHERE message_id = :id AND status <> 'marker'
-"""
-_COPY = f"SELECT {columns_of(MessageCells)} FROM copies WHERE message_id = :id"
-_CALL = f"SELECT {columns_of(CallCells, 'claim_left')}, claimed_until - :now FROM calls WHERE message_id = :id"
-_RECORD = f"SELECT {columns_of(RecordCells)} FROM tracking WHERE call_id = :id"
-_REJECTED = f"SELECT {columns_of(RejectedCells)} FROM rejected WHERE message_id = :id"
-_KEY = f"SELECT {columns_of(KeyCells)} FROM keys WHERE key = :id"
-_COMMAND = f"SELECT {columns_of(CommandCells)} FROM commands WHERE intent_id = :id"
+def _of(table: str, kind: type[msgspec.Struct], *without: str) -> str:
+    return ", ".join(f"{table}.{name}" for name in kind.__struct_fields__ if name not in without)
 
-_IN_RANGE = "> :after AND ({name} <= :until OR :until IS NULL)"
-_IDS: dict[str, str] = {
-    "message": "SELECT message_id AS id FROM messages WHERE message_id {range} AND message_id <> ''",
-    "copy": "SELECT message_id AS id FROM copies WHERE message_id {range}",
-    "call": "SELECT call_id AS id FROM tracking WHERE call_id {range}",
-    "rejected": "SELECT message_id AS id FROM rejected WHERE message_id {range}",
-    "key": "SELECT key AS id FROM keys WHERE key {range}",
-    "command": "SELECT intent_id AS id FROM commands WHERE intent_id {range}",
+
+# Per kind: the column of the id, and the rows. `copy` is a notification of the other node.
+_ROWS: dict[str, tuple[str, str]] = {
+    "message": ("message_id", "SELECT sequence, message_id, payload, created_at FROM messages"),
+    "copy": ("message_id", f"SELECT {columns_of(MessageCells)} FROM copies"),
+    "call": (
+        "call_id",
+        f"SELECT {_of('r', RecordCells)}, {_of('c', CallCells, 'claim_left')}, c.claimed_until - :now "
+        "FROM tracking r LEFT JOIN calls c ON c.message_id = r.call_id",
+    ),
+    "rejected": ("message_id", f"SELECT {columns_of(RejectedCells)} FROM rejected"),
+    "key": ("key", f"SELECT {columns_of(KeyCells)} FROM keys"),
+    "command": ("intent_id", f"SELECT {columns_of(CommandCells)} FROM commands"),
 }
-_NAMES = {"call": "call_id", "key": "key", "command": "intent_id"}
+_IDS: dict[str, tuple[str, str]] = {
+    "message": ("message_id", "SELECT message_id FROM messages"),
+    "copy": ("message_id", "SELECT message_id FROM copies"),
+    "call": ("call_id", "SELECT call_id FROM tracking"),
+    "rejected": ("message_id", "SELECT message_id FROM rejected"),
+    "key": ("key", "SELECT key FROM keys"),
+    "command": ("intent_id", "SELECT intent_id FROM commands"),
+}
+_RECORD_FIELDS = len(RecordCells.__struct_fields__)
 
 
 def read_state(
     cursor: apsw.Cursor, kind: RowKind, row_id: str, now: int, *, number: int = 0, is_new: bool = False
 ) -> RowState:
     """The present state of a row of this node; `now` is its time in microseconds, for the rest of claims."""
-    state = RowState(kind=kind, id=row_id, number=number, is_new=is_new)
-    given = {"id": row_id}
-    replace = msgspec.structs.replace
-    match kind:
-        case "message" if cells := _one(cursor, _OWN_MESSAGE, given):
-            return replace(state, message=MessageCells(*cells))
-        case "call" if cells := _one(cursor, _RECORD, given):
-            call = _one(cursor, _CALL, given | {"now": now})
-            return replace(state, call=CallState(_struct(RecordCells, cells), _struct(CallCells, call)))
-        case "rejected" if cells := _one(cursor, _REJECTED, given):
-            return replace(state, rejected=RejectedCells(*cells))
-        case "key" if cells := _one(cursor, _KEY, given):
-            return replace(state, key=KeyCells(*cells))
-        case "command" if cells := _one(cursor, _COMMAND, given):
-            return replace(state, command=CommandCells(*cells))
-        case _:
-            return state
+    rows: list[Any] = []
+    if kind in _ROWS:
+        name, select = _ROWS[kind]
+        rows = cursor.execute(f"{select} WHERE {name} = :id", {"id": row_id, "now": now}).fetchall()
+    return _state(kind, row_id, rows[0] if rows else None, number=number, is_new=is_new)
 
 
-def read_copy(cursor: apsw.Cursor, message_id: str) -> RowState:
-    """The state of a notification of the other node."""
-    cells = _one(cursor, _COPY, {"id": message_id})
-    return RowState(kind="message", id=message_id, message=MessageCells(*cells) if cells else None)
+def states_in_range(
+    cursor: apsw.Cursor,
+    kind: RowKind,
+    after: str,
+    until: str | None,
+    now: int,
+    *,
+    is_copy: bool = False,
+    limit: int = -1,
+) -> Iterator[RowState]:
+    """The states of a kind with an id in (after, until], in their order. The cursor is in use until the last one."""
+    for cells in _in_range(cursor, _ROWS, kind, after, until, now, is_copy=is_copy, limit=limit):
+        yield _state(kind, cells[1] if kind == "message" else cells[0], cells)
 
 
 def ids_in_range(
     cursor: apsw.Cursor, kind: RowKind, after: str, until: str | None, *, is_copy: bool = False, limit: int = -1
 ) -> list[str]:
     """The ids of a kind in (after, until], in their order. `is_copy` reads the notifications of the other node."""
-    source = "copy" if is_copy and kind == "message" else kind
-    name = _NAMES.get(kind, "message_id")
-    statement = _IDS[source].format(range=_IN_RANGE.format(name=name)) + " ORDER BY id LIMIT :limit"
-    rows: list[Any] = cursor.execute(statement, {"after": after, "until": until, "limit": limit}).fetchall()
-    return [row_id for (row_id,) in rows]
+    return [row_id for (row_id,) in _in_range(cursor, _IDS, kind, after, until, 0, is_copy=is_copy, limit=limit)]
+
+
+def _in_range(
+    cursor: apsw.Cursor,
+    tables: Mapping[str, tuple[str, str]],
+    kind: RowKind,
+    after: str,
+    until: str | None,
+    now: int,
+    *,
+    is_copy: bool,
+    limit: int,
+) -> Iterable[Any]:
+    name, select = tables["copy" if is_copy and kind == "message" else kind]
+    end = "" if until is None else f"AND {name} <= :until"
+    given = {"after": after, "until": until, "now": now, "limit": limit}
+    return cursor.execute(f"{select} WHERE {name} > :after {end} ORDER BY {name} LIMIT :limit", given)
+
+
+def _state(
+    kind: RowKind, row_id: str, cells: Sequence[Any] | None, *, number: int = 0, is_new: bool = False
+) -> RowState:
+    state = RowState(kind=kind, id=row_id, number=number, is_new=is_new)
+    if cells is None:
+        return state
+    replace = msgspec.structs.replace
+    match kind:
+        case "message":
+            return replace(state, message=MessageCells(*cells))
+        case "call":
+            record = _struct(RecordCells, cells[:_RECORD_FIELDS])
+            call = cells[_RECORD_FIELDS:]
+            return replace(state, call=CallState(record, None if call[0] is None else _struct(CallCells, call)))
+        case "rejected":
+            return replace(state, rejected=RejectedCells(*cells))
+        case "key":
+            return replace(state, key=KeyCells(*cells))
+        case "command":
+            return replace(state, command=CommandCells(*cells))
+        case _:
+            return state
 
 
 def shared_cells(state: RowState) -> Iterator[Any]:
@@ -105,10 +145,5 @@ def size_of(state: RowState) -> int:
     return 400 + sum(map(len, payloads))
 
 
-def _struct(kind: type[Any], cells: Sequence[Any] | None) -> Any:
-    return None if cells is None else kind(**dict(zip(kind.__struct_fields__, cells, strict=True)))
-
-
-def _one(cursor: apsw.Cursor, statement: str, given: dict[str, Any]) -> Any:
-    rows = cursor.execute(statement, given).fetchall()
-    return rows[0] if rows else None
+def _struct(kind: type[Any], cells: Sequence[Any]) -> Any:
+    return kind(**dict(zip(kind.__struct_fields__, cells, strict=True)))
