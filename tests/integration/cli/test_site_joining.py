@@ -140,6 +140,7 @@ async def test_rotation_by_another_pasted_line_keeps_the_old_token_valid_meanwhi
 
 async def test_revoked_site_is_shown_as_such_and_readmitted_by_a_new_line(cli: Cli) -> None:
     await cli(*pasted(await cli("sites", "add", "north")), role=None)
+    assert "state:           no report yet\n" in (await cli("sites", "health", "north", role="viewer")).out
     revoked = await cli("sites", "revoke", "north")
     assert revoked.out == "Revoked site north. Reactivate it: fieldpost sites rotate-token north\n"
     assert await owner(cli, token_of(cli.folder / "north")) is None

@@ -169,6 +169,7 @@ async def test_a_site_is_added_by_one_command_that_is_shown_once(quick: Front) -
         assert await quick.operate.sites.join(command[1], claimant) == SiteNode("north")
         joined = (await client.get("/sites/north")).text
         assert "fp_site_abcdefghijkl_…" in joined
+        assert ("no report yet" in joined, "not enrolled yet" in joined) == (True, False)
         again = await client.post("/sites", data=form)
         assert (again.status_code, "already exists" in again.text) == (409, True)
         assert 'value="north"' in again.text, "what was typed stays"

@@ -368,6 +368,7 @@ def _join(conn: Connection, code: str, prefix: str, claimant: Claimant, entry: A
     rows.end_enrolment(conn, prefix, entry.occurred_at)
     token = TokenRecord(claimant.prefix, "site", claimant.digest, name, None, entry.occurred_at, node=found.node)
     identities.add_token(conn, token)
+    rows.saw(conn, [name], entry.occurred_at)
     entry = entry if nodes.of_site(conn, name) == [FIRST_NODE] else _of_node(entry, found.node)
     audit.add(conn, [replace(entry, actor=name, target=name)])
     return joined

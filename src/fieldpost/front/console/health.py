@@ -76,7 +76,7 @@ def summary(inputs: HealthInputs) -> str:
     if not inputs.sites and not inputs.channels:
         return "Nothing is set up yet. Add a channel, a list and a site."
     online = sum(site.condition is SiteCondition.ONLINE for site in inputs.sites)
-    new = sum(site.condition is SiteCondition.NEW for site in inputs.sites)
+    new = sum(site.condition is SiteCondition.NEW and site.record.last_seen_at is None for site in inputs.sites)
     depth = inputs.figures["queue_depth"]
     parts = [
         "no parked, stuck or overdue notifications",

@@ -52,12 +52,10 @@ REJECTED = table(
 )
 
 
-CONDITIONS = {"failing": "cannot forward", "new": "not enrolled yet"}
-
-
 def condition(site: Any) -> str:
     """`online`, `offline`, `not enrolled yet`, …, as the console shows it."""
-    return CONDITIONS.get(site["condition"], str(site["condition"]))
+    new = "no report yet" if site["last_seen_at"] else "not enrolled yet"
+    return {"failing": "cannot forward", "new": new}.get(site["condition"], str(site["condition"]))
 
 
 def backlog(site: Any) -> str:

@@ -35,7 +35,7 @@ STATE_WORDS = {
     "waiting": "with waiting messages",
     "parked": "with parked calls",
     "rejected": "with rejected notifications",
-    "new": "not enrolled yet",
+    "new": "no report yet",
     "revoked": "revoked",
 }
 
