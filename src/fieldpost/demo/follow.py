@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from fieldpost.core.quantities import plural
 from fieldpost.demo.central_api import CentralApi, moment
 from fieldpost.demo.protocol import SentByScript
 from fieldpost.demo.terminal import Terminal
@@ -43,8 +44,8 @@ class Follower:
             self._remember(one["notification_id"], moment(one["created_at"]), one["version"])
         if found:
             parked = sum(one["status"] == "parked" for one in found)
-            many = f"{len(found)}{' or more' if len(found) == PAGE else ''}"
-            self._terminal.say(f"Continuing with {many} notifications of earlier runs; {parked} are parked.")
+            many = f"{PAGE} or more notifications" if len(found) == PAGE else plural(len(found), "notification")
+            self._terminal.say(f"Continuing with {many} of earlier runs, {parked} of them parked.")
 
     def sent(self, sent: SentByScript) -> None:
         """A script has sent a notification."""
