@@ -89,6 +89,7 @@ async def test_invalid_audit_query_is_rejected_by_its_field(
     assert (answer.status_code, answer.json()["field"]) == (status, field)
 
 
+@pytest.mark.threat(8)
 async def test_only_an_admin_exports_the_log_and_the_export_is_audited(front: Front) -> None:
     for role in ("viewer", "operator"):
         async with front.client(role) as client:

@@ -230,6 +230,7 @@ async def test_exported_lists_can_be_imported_elsewhere(front: Front, kind: str)
         assert (await client.get("/api/v1/export/lists?format=xml")).json()["field"] == "format"
 
 
+@pytest.mark.threat(8)
 async def test_only_administrators_export_lists_and_the_export_is_audited(front: Front) -> None:
     async with front.client("admin") as client:
         await add(client, name="night")

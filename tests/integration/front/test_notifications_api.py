@@ -40,6 +40,7 @@ async def test_detail_is_complete_in_every_status(front: Front) -> None:
     assert (story["created_at"][-1], len(story["created_at"])) == ("Z", 27)
 
 
+@pytest.mark.threat(8)
 async def test_subject_body_and_addresses_are_visible_to_operators_only(front: Front) -> None:
     parked = await front.park(body="The gate code is 4711")
     for role, is_shown in (("viewer", False), ("operator", True), ("admin", True)):

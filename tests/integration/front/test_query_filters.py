@@ -62,6 +62,7 @@ async def test_overlong_or_invalid_text_is_rejected(front: Front) -> None:
 
 
 @pytest.mark.bad_input(46)
+@pytest.mark.threat(8)
 async def test_unknown_limits_orders_and_parameters_are_rejected(front: Front) -> None:
     cases = {
         f"limit={text}": (422, "limit.range", "limit")
