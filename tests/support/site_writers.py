@@ -73,6 +73,25 @@ for _ in range(20):
         print(error.code, flush=True)
 """
 
+KEYED = """
+import os, sys
+from pathlib import Path
+from fieldpost.clock import SystemClock
+from fieldpost.core.errors import Unavailable
+from fieldpost.core.ids import new_id
+from fieldpost.core.times import to_microseconds
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.buffer.keys import key_for
+buffer, now = Buffer(Path(sys.argv[1])), SystemClock().now()
+for _ in range(20):
+    try:
+        added = buffer.add(new_id(now, os.urandom(10)), "{}", to_microseconds(now), key_for("pump-3", "{}"))
+        print(added, flush=True)
+        break
+    except Unavailable as error:
+        print(error.code, flush=True)
+"""
+
 READ = """
 import sys
 from pathlib import Path

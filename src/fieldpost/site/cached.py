@@ -95,7 +95,8 @@ class ExternalSystem(_Target[External]):
             InvalidInput: an argument is invalid; `field` names it. Nothing was written or called.
             OperationFailed: the system refused the call for good (a 4xx or 3xx); it is not retried.
             Conflict: the key was used before with different content.
-            Unavailable: the buffer cannot be written (`buffer.full`, `buffer.busy`, `buffer.io`); nothing was called.
+            Unavailable: the buffer cannot be written (`buffer.full`, `buffer.busy`); nothing was called. After
+                `buffer.io`, a failure of the disk, the agent may still make the call; with a key, it makes it once.
         """
         payload = check_call(self._definition, method, path, query=query, headers=headers, json=json, body=body)
         given = (instance, script, execution_id, parent_execution_id)
@@ -134,7 +135,8 @@ class DatabaseConnection(_Target[Database]):
             InvalidInput: an argument is invalid; `field` names it. Nothing was written.
             OperationFailed: the database refused the write for good; it is not retried.
             Conflict: the key was used before with different content.
-            Unavailable: the buffer cannot be written (`buffer.full`, `buffer.busy`, `buffer.io`); nothing was written.
+            Unavailable: the buffer cannot be written (`buffer.full`, `buffer.busy`); nothing was written. After
+                `buffer.io`, a failure of the disk, the agent may still make the write; with a key, it makes it once.
         """
         payload = check_write(self._definition, statement, parameters)
         given = (instance, script, execution_id, parent_execution_id)

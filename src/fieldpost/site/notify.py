@@ -148,7 +148,8 @@ class ListSender:
         Raises:
             InvalidInput: an argument is invalid; `field` names it. Nothing was written.
             Conflict: the key was used before with different content.
-            Unavailable: the buffer cannot be written (`buffer.full`, `buffer.busy`, `buffer.io`); not accepted.
+            Unavailable: the buffer cannot be written (`buffer.full`, `buffer.busy`); not accepted. After `buffer.io`,
+                a failure of the disk, it may still be delivered; sent again with the same key, it is delivered once.
         """
         now = to_microseconds(self._clock.now())
         labels = labels_of((instance, script, execution_id, parent_execution_id))

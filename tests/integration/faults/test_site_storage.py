@@ -8,7 +8,7 @@ import pytest
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.connection import connect
 from support.disks import PowerDisk
-from support.site_writers import STUBBORN, SUBMIT, add, ids_in, start
+from support.site_writers import KEYED, STUBBORN, SUBMIT, add, ids_in, start
 from support.storage_ordeals import cut_the_power_of_a_site
 from support.strace import strace_with
 
@@ -84,3 +84,17 @@ def test_nothing_is_confirmed_after_the_disk_stops_syncing(tmp_path: Path) -> No
     failed = lines.index("buffer.io")
     assert set(lines[failed:]) == {"buffer.io"}
     assert ids_in(path) >= set(lines[:failed])
+
+
+@pytest.mark.fault(5)
+@pytest.mark.parametrize("until", [3, 5, 9])
+def test_unconfirmed_message_that_is_sent_again_with_its_key_is_in_the_buffer_once(tmp_path: Path, until: int) -> None:
+    """The log may keep a message whose sync failed, and a later process reads it there."""
+    path = tmp_path / "buffer.db"
+    Buffer(path).close()
+    strace = strace_with(
+        "-o", "/dev/null", "-e", "trace=fdatasync", "-e", f"inject=fdatasync:error=EIO:when=3..{until}"
+    )
+    *failures, confirmed = start(KEYED, path, before=strace).communicate()[0].split()
+    assert set(failures) == {"buffer.io"}
+    assert ids_in(path) == {confirmed}

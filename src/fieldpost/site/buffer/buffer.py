@@ -71,9 +71,10 @@ class Buffer:
         self.reserve.create()
 
     def add(self, message_id: str, payload: str, created_at: int, key: IdempotencyKey | None = None) -> str:
-        """Put a notification into the buffer; it is on disk when this returns, and absent when this raises.
-        A message that is sent while a salvage replaces the file, and is refused because that takes longer than half a
-        minute, may still be delivered.
+        """Put a notification into the buffer; it is on disk when this returns, and not confirmed when this raises.
+        An unconfirmed message is absent, with two exceptions: after `buffer.io`, because the log may keep what the disk
+        could not sync, and after a salvage that replaced the file for longer than half a minute. Such a message may
+        still be delivered; adding it again with the same key returns its id.
 
         `created_at` is in microseconds. Returns its id, or the id of the earlier message with the same key. Raises
         Unavailable with the code `buffer.busy`, `buffer.full`, `buffer.over_budget` or `buffer.io`, and Conflict for an

@@ -185,7 +185,7 @@ def refuse_old_sqlite(version: str) -> None:
 
 
 def storage_error(error: apsw.Error, path: Path) -> FieldpostError:
-    """The error for a failure of the file; the caller's write is not stored."""
+    """The error for a failure of the file; the caller's write is not confirmed, and but for `buffer.io` not stored."""
     if getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_SHMSIZE:
         # The index of the log could not grow, which is the first symptom of a full disk.
         error = apsw.FullError(str(error))
@@ -199,7 +199,11 @@ def storage_error(error: apsw.Error, path: Path) -> FieldpostError:
         case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError() | apsw.AuthError():
             return Unavailable("buffer.denied", f"{path} cannot be opened for writing: {error}")
         case _:
-            return Unavailable("buffer.io", f"{path} cannot be read or written: {error}")
+            return Unavailable(
+                "buffer.io",
+                f"{path} cannot be read or written: {error}",
+                hint="check the disk; the message may still be delivered, so send it again with a key only",
+            )
 
 
 def _file_error(error: OSError, path: Path) -> FieldpostError:
