@@ -66,8 +66,8 @@ async def _measure(
             await _compare_sends(report, single, first, "standby running", quick)
             await until_copied(first)
             report.add(await _lag(first, 3.0 if quick else 20.0))
-        report.add(await catch_up(_agent, first, second, 20_000 if quick else 100_000))
-    await snapshot(report, _agent, first, second, 20_000 if quick else SNAPSHOT_ROWS)
+        report.add(await catch_up(_agent, first, second, 10_000 if quick else 100_000))
+    await snapshot(report, _agent, first, second, 10_000 if quick else SNAPSHOT_ROWS)
     if not quick:
         report.add(await takeover(_agent, first, second, target))
 

@@ -20,6 +20,7 @@ PARKING = '\n[external.crm]\nurl = "http://127.0.0.1:9"\ntimeout_s = 5\nretry_in
 DUPLICATES = "SELECT message_id FROM events WHERE kind = 'duplicate'"
 
 
+@pytest.mark.fault(11)
 @pytest.mark.fault(14)
 @pytest.mark.fault(74)
 @pytest.mark.req("REP-06", "DEC-42")

@@ -28,7 +28,7 @@ from fieldpost.system_error import reason_of
 HANDSHAKE_S = 10.0
 POLL_S = 0.05
 """How often to check the buffer for changes of other processes."""
-PIECE_PAUSE_S = 0.01
+PIECE_PAUSE_S = 0.02
 """The pause between two pieces of a snapshot: scripts on this machine come first."""
 REFUSED_S = 1.0
 """The wait after a refusal, before changes are sent again."""

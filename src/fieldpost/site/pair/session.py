@@ -61,7 +61,7 @@ from fieldpost.site.pair.leadership import Leadership
 from fieldpost.site.pair.range_checks import RangeChecks
 from fieldpost.site.pair.settings_digest import differences
 
-PIECE_ROWS = 200
+PIECE_ROWS = 100
 """The most rows in a piece of a snapshot. Scripts wait for a core while one is read or applied."""
 
 
