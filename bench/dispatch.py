@@ -33,6 +33,7 @@ from fieldpost.central.store.engine.store import Store
 from fieldpost.clock import SystemClock
 from fieldpost.core.ids import new_ids
 from fieldpost.link.messages import Submit
+from fieldpost.run import gc_tuning
 
 OPTIONS = DispatchOptions(slots=256, batch_size=128)
 BATCH = 128
@@ -180,6 +181,7 @@ async def dispatch_until_killed(url: str) -> None:
     store = open_store(url)
     node = f"node-{os.getpid()}"
     dispatcher = Dispatcher(store, {"email": NoOp()}, node, SystemClock(), random.Random(1), OPTIONS)
+    gc_tuning.set_aside()  # as a central process does
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     await dispatcher.run()
