@@ -26,7 +26,7 @@ from fieldpost.central.dispatch.crash_log import CrashLog
 from fieldpost.central.dispatch.equipment import equipment_of
 from fieldpost.central.dispatch.holds import Holds
 from fieldpost.central.dispatch.host_limits import HostLimits
-from fieldpost.central.dispatch.node_slots import NodeSlots
+from fieldpost.central.dispatch.node_slots import NodeSlots, freed_or_woken
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.dispatch.paths import Paths, keys_of, load_directory
 from fieldpost.central.dispatch.receipts import ReceiptKeeper
@@ -53,6 +53,9 @@ from fieldpost.core.errors import Unavailable
 from fieldpost.core.meter import Meter, Unmetered
 
 log = structlog.get_logger()
+
+WORK_KNOWN_S = 0.02
+"""How long a sweep with filled claims goes on without another query for lanes with due rows (half a claim's time)."""
 
 
 class Dispatcher:
@@ -136,12 +139,16 @@ class Dispatcher:
 
     async def sweep(self) -> None:
         """Claim and start due notifications until none is left; returns with attempts still in progress."""
+        known_until = 0.0
         while not self._is_stopping:
             await self._refresh()
             if self._paths.snapshot.has_suspects:
                 await self._attempt_suspects()
             self._freed.clear()  # before counting the slots, so that one that becomes free meanwhile is not missed
-            self._work = await self._next_work()
+            is_known = self._clock.monotonic() < known_until
+            if not is_known:
+                self._work = await self._next_work()
+                known_until = self._clock.monotonic() + WORK_KNOWN_S
             use = self._slots.use()
             turns = await self._turns.take(use[SlotPool.LISTS], self._options.batch_size, self._database_time())
             count, is_full = len(turns), False
@@ -152,11 +159,18 @@ class Dispatcher:
                 free = min(self._slots.free(pool, use[pool]), self._options.batch_size)
                 is_full |= free == 0
                 if free > 0 and not self._is_stopping:
-                    count += await self._claim(pool, lanes, use[pool], free)
+                    claimed = await self._claim(pool, lanes, use[pool], free)
+                    count += claimed
+                    if claimed < free:
+                        known_until = 0.0
             if not count and not is_full:
-                return
-            if not count:
-                await self._freed_or_woken(self._slots.next_long_s(self._options.interval_s))
+                if not is_known:
+                    return
+                known_until = 0.0
+            elif not count:
+                long_s = self._slots.next_long_s(self._options.interval_s)
+                if await freed_or_woken(self._freed, self._store.wake, long_s):
+                    known_until = 0.0
 
     async def idle(self) -> None:
         """Wait until nothing is in progress."""
@@ -166,16 +180,6 @@ class Dispatcher:
     async def _freed_or_stopping(self) -> None:
         self._freed.clear()
         await self._freed.wait()
-
-    async def _freed_or_woken(self, timeout_s: float) -> None:
-        """Wait for a free slot since `_freed` was cleared, or for other work."""
-        waits = [asyncio.ensure_future(self._freed.wait()), asyncio.ensure_future(self._store.wake.wait(timeout_s))]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
 
     async def _sweep_safely(self) -> float:
         """A sweep whose failure is logged and ends nothing else; returns how long to wait for the next one."""

@@ -1,10 +1,12 @@
 """The slots of one node: in use now, and the share that each subscription may have (`core.delivery.slots`)."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from fieldpost.central.dispatch.attempt import RunningAttempt
+from fieldpost.central.store.engine.wake import Wake
 from fieldpost.clock import Clock
 from fieldpost.core.delivery.outcome import Delivered
 from fieldpost.core.delivery.routing import SlotPool
@@ -91,3 +93,15 @@ class NodeSlots:
             or not isinstance(one.outcome, Delivered)
             for one in ended
         )
+
+
+async def freed_or_woken(freed: asyncio.Event, wake: Wake, timeout_s: float) -> bool:
+    """Wait until a slot is free, or for other work; whether there may be other work."""
+    waits = [asyncio.ensure_future(freed.wait()), asyncio.ensure_future(wake.wait(timeout_s))]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        return waits[1].done()
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)

@@ -26,7 +26,7 @@ from fieldpost.core.delivery.adapter import ClaimLost
 from fieldpost.core.delivery.breaker import Breaker, give_back_probe, next_probe, record, record_success, wait
 from fieldpost.core.delivery.holds import HoldKind, held_by, kind_of
 from fieldpost.core.delivery.lifecycle import Hold, Policy, decide
-from fieldpost.core.delivery.outcome import PAUSE_MAX, Evidence, Held, Outcome, TransientFailure
+from fieldpost.core.delivery.outcome import PAUSE_MAX, Delivered, Evidence, Held, Outcome, TransientFailure
 from fieldpost.core.delivery.retry import Fixed
 from fieldpost.core.delivery.routing import DeliveryPath
 from fieldpost.core.errors import Unavailable
@@ -103,7 +103,6 @@ class Results:
         try:
             if left:
                 await self._write(left)
-                left = []
         except Unavailable as error:
             log.error("result.kept", count=len(left), error=error.message)
         except Exception:
@@ -126,17 +125,36 @@ class Results:
             else:
                 left[:] = [other for other in left if other is not flight]
 
-    async def _write(self, batch: Sequence[RunningAttempt]) -> None:
-        chances = [self._rng.random() for _ in batch]
-        event_ids = new_ids(self._clock.now(), os.urandom(10 * 2 * len(batch)))
-        late, breakers, finished = await self._store.write(_apply, self._node_id, batch, chances, event_ids)
-        self._on_ended(batch, breakers)
-        await asyncio.sleep(0)  # free slots are filled while the log is written
-        self._report(batch, finished, late)
+    async def _write(self, left: list[RunningAttempt]) -> None:
+        """Write the ends of these attempts, and take what is written out of the list.
 
-    def _report(self, batch: Sequence[RunningAttempt], finished: Sequence[Finished], late: set[str]) -> None:
+        Most are deliveries that change no breaker. These are one statement, without a transaction around it.
+        """
+        ends = [(one, _finish(one, one.now(), 0.0, {})) for one in left if _is_simple(one, self._node_id)]
+        if ends := [(one, f) for one, f in ends if finishing.is_simple(f)]:
+            keys = {one.breaker_key for one, _ in ends if one.breaker_key is not None}
+            ids = new_ids(self._clock.now(), os.urandom(10 * 2 * len(ends)))
+            done, late = await self._store.write_one(finishing.deliver, self._node_id, [f for _, f in ends], ids, keys)
+            left[:] = [one for one in left if one.key not in done]
+            await self._end([(one, f) for one, f in ends if one.key in done], late, {})
+        if left:
+            chances = [self._rng.random() for _ in left]
+            ids = new_ids(self._clock.now(), os.urandom(10 * 2 * len(left)))
+            late, breakers, finished = await self._store.write(_apply, self._node_id, tuple(left), chances, ids)
+            written = list(zip(left, finished, strict=True))
+            left.clear()
+            await self._end(written, late, breakers)
+
+    async def _end(
+        self, written: Sequence[tuple[RunningAttempt, Finished]], late: set[str], breakers: dict[str, Breaker]
+    ) -> None:
+        self._on_ended([one for one, _ in written], breakers)
+        await asyncio.sleep(0)  # free slots are filled while the log is written
+        self._report(written, late)
+
+    def _report(self, written: Sequence[tuple[RunningAttempt, Finished]], late: set[str]) -> None:
         logger = log.bind()  # looked up once for the batch
-        for flight, f in zip(batch, finished, strict=True):
+        for flight, f in written:
             n = flight.claimed.notification
             if f.notification_id in late:
                 self._meter.late()
@@ -154,6 +172,14 @@ class Results:
                     duration_ms=f.duration_ms,
                     error=f.error,
                 )
+
+
+def _is_simple(running: RunningAttempt, node_id: str) -> bool:
+    """Whether nothing but its own row, targets and attempt have to change, unless a success changes its breaker."""
+    outcome = running.outcome
+    if type(outcome) is not Delivered or outcome.pauses or running.moved or running.is_probe:
+        return False
+    return _step(running, node_id, running.claimed.claimed_at) is record_success
 
 
 def _apply(

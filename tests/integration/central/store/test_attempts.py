@@ -2,18 +2,27 @@
 
 import os
 from copy import copy
-from datetime import timedelta
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Boolean, text
+from sqlalchemy import Boolean, Connection, insert, text
 
 from fieldpost.central.store.engine.column_types import Id
 from fieldpost.central.store.engine.statement import Statement
-from fieldpost.central.store.notifications import attempts, finishing, finishing_postgresql, finishing_sqlite, targets
-from fieldpost.central.store.notifications.attempts import Finished
+from fieldpost.central.store.notifications import (
+    attempts,
+    finishing,
+    finishing_postgresql,
+    finishing_sqlite,
+    targets,
+)
+from fieldpost.central.store.notifications.attempts import ClaimKey, Finished
 from fieldpost.central.store.notifications.claims import Claimed
+from fieldpost.central.store.schema.notification_tables import breakers as breaker_table
 from fieldpost.core.delivery import lifecycle
+from fieldpost.core.delivery.breaker import Breaker, BreakerState, record_success
 from fieldpost.core.delivery.lifecycle import Transition
 from fieldpost.core.ids import new_ids
 from fieldpost.core.notification import Notification, Status, Target, TargetStatus
@@ -237,3 +246,98 @@ _RESULT: dict[str, dict[str, Any]] = {
     "_write_any": {"notification_id": Id, "is_mine": Boolean},
     "_write_rows": {"notification_id": Id},
 }
+
+
+HEALTHY = Breaker("channel:mail", version=1)
+LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.req("DEC-22")
+@pytest.mark.parametrize(
+    "breaker",
+    [
+        HEALTHY,
+        replace(HEALTHY, last_error="451", wait_until=LONG_AGO, wait_kind="rate_limit", wait_reason="429"),
+        replace(HEALTHY, version=0),
+        replace(HEALTHY, state=BreakerState.OPEN, open_until=LONG_AGO),
+        replace(HEALTHY, failures=1),
+        replace(HEALTHY, first_failure_at=LONG_AGO),
+        replace(HEALTHY, last_failure_at=LONG_AGO),
+        replace(HEALTHY, open_until=LONG_AGO),
+        replace(HEALTHY, probe_owner="a"),
+        replace(HEALTHY, probe_until=LONG_AGO),
+        replace(HEALTHY, failing_since=LONG_AGO),
+        replace(HEALTHY, warned_percent=50),
+        replace(HEALTHY, release_size=4),
+        replace(HEALTHY, probed_key="list:ops"),
+    ],
+    ids=lambda breaker: ", ".join(f.name for f in fields(breaker) if getattr(breaker, f.name) != f.default) or "none",
+)
+async def test_delivery_without_a_transaction_is_written_only_if_a_success_leaves_the_breaker_as_it_is(
+    mailing: Centre, clock: ManualClock, breaker: Breaker
+) -> None:
+    """The condition in SQL and the rule in `core` must agree."""
+    sent = await mailing.send()
+    await mailing.store.write(add_breaker, breaker)
+    clock.advance(1)
+    claimed = await claim(mailing)
+    before = await mailing.get(sent)
+    end = finished(claimed, delivered(claimed.notification, clock), clock)
+    done, late = await deliver(mailing, "a", end)
+    is_unchanged = record_success(breaker) is breaker
+    assert (done, late) == ({end.claim} if is_unchanged else set(), set())
+    if not is_unchanged:
+        assert await mailing.get(sent) == before
+        assert [attempt.outcome for attempt in await mailing.attempts(sent)] == [None]
+        return
+    n = await mailing.get(sent)
+    assert (n.status, n.delivered_at, n.due_at) == (Status.DELIVERED, clock.now(), None)
+    assert n.targets == (Target("ops@example.org", TargetStatus.DELIVERED),)
+    [attempt] = await mailing.attempts(sent)
+    assert (attempt.outcome, attempt.phase, attempt.reply, attempt.duration_ms) == ("delivered", "dot", "250 ok", 1234)
+    assert await mailing.story(sent) == [
+        "notify_send submitted",
+        "notify_deliver attempted",
+        "notify_deliver delivered",
+    ]
+
+
+@pytest.mark.req("DEC-03", "DEC-22")
+async def test_breaker_without_a_row_gets_one_by_the_first_success(mailing: Centre, clock: ManualClock) -> None:
+    await mailing.send()
+    claimed = await claim(mailing)
+    end = finished(claimed, delivered(claimed.notification, clock), clock)
+    assert await deliver(mailing, "a", end) == (set(), set())
+
+
+@pytest.mark.req("DEC-03")
+@pytest.mark.fault(23)
+async def test_delivery_without_a_transaction_changes_nothing_under_a_lost_claim(
+    mailing: Centre, clock: ManualClock
+) -> None:
+    sent = [await mailing.send() for _ in range(2)]
+    await mailing.store.write(add_breaker, HEALTHY)
+    stale = await claim(mailing, "a")
+    clock.advance(LEASE_S)
+    taken = {one.notification.notification_id: one for one in await mailing.claim("b", limit=2)}
+    ends = [finished(one, delivered(one.notification, clock), clock) for one in (stale, taken[sent[1]])]
+    lost = stale.notification.notification_id
+    done, late = await deliver(mailing, "b", ends[1])
+    assert (done, late) == ({ends[1].claim}, set())
+    done, late = await deliver(mailing, "a", ends[0])
+    if not done:  # PostgreSQL leaves it to the transaction, which records it as late
+        late = await apply(mailing, "a", ends[0])
+    assert late == {lost}
+    assert (await mailing.get(lost)).status is Status.PENDING
+    assert await mailing.claim_of(lost) == ("b", 2, 1)
+    assert await mailing.story(lost) == ["notify_send submitted", "notify_deliver skipped"]
+
+
+async def deliver(centre: Centre, owner: str, *ends: Finished) -> tuple[set[ClaimKey], set[str]]:
+    event_ids = new_ids(centre.clock.now(), os.urandom(20 * len(ends)))
+    return await centre.store.write_one(finishing.deliver, owner, ends, event_ids, [HEALTHY.key])
+
+
+def add_breaker(conn: Connection, breaker: Breaker) -> None:
+    """In any state, also one that no rule produces."""
+    conn.execute(insert(breaker_table).values({f.name: getattr(breaker, f.name) for f in fields(breaker)}))

@@ -1,11 +1,11 @@
 """Attempts: the value that ends one, and the history of a notification's attempts."""
 
-import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from sqlalchemy import BigInteger, Boolean, Connection, Integer, Text
 
 from fieldpost.central.store.engine.column_types import Id, Json, Moment
@@ -41,7 +41,7 @@ class Finished:
     @property
     def exchanges_text(self) -> str | None:
         """The exchanges in JSON; None where there are none."""
-        return json.dumps([_stored(one) for one in self.exchanges]) if self.exchanges else None
+        return msgspec.json.encode(self.exchanges).decode() if self.exchanges else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +120,6 @@ def newest(conn: Connection, ids: Collection[str], most: int) -> dict[str, list[
 
 def _record(fields: dict[str, Any]) -> AttemptRecord:
     return AttemptRecord(**{**fields, "exchanges": tuple(map(_exchange, fields["exchanges"] or ()))})
-
-
-def _stored(exchange: Exchange) -> dict[str, object]:
-    """The fields of an exchange; `dataclasses.asdict` copies every value, at five times the cost."""
-    tries = [{name: getattr(one, name) for name in _TRY_FIELDS} for one in exchange.tries]
-    return {name: getattr(exchange, name) for name in _EXCHANGE_FIELDS} | {"tries": tries}
-
-
-_EXCHANGE_FIELDS = tuple(field.name for field in fields(Exchange))
-_TRY_FIELDS = tuple(field.name for field in fields(HttpTry))
 
 
 def _exchange(stored: dict[str, Any]) -> Exchange:

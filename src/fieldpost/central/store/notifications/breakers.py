@@ -14,6 +14,12 @@ from fieldpost.core.delivery.breaker import Breaker, BreakerState
 from fieldpost.core.events.subscription import SUBSCRIPTION_KEY
 
 HELD_KEYS_MAX = 1000
+IS_SETTLED = """
+    state = 'closed' and failures = 0 and version > 0 and release_size = 0 and warned_percent = 0
+    and first_failure_at is null and last_failure_at is null and failing_since is null and open_until is null
+    and probe_owner is null and probe_until is null and probed_key is null
+"""
+"""A success changes nothing: `core.delivery.breaker.record_success` returns the same breaker."""
 
 _IS_TO_HOLD = f"""
     {IS_CLAIMABLE} and due_at <= (select at from moment)

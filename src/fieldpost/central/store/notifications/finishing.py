@@ -4,17 +4,21 @@ A row changes only under the token that it was claimed with. The result of an at
 over meanwhile is late: it is audited as late and changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store.notifications import audit, claims, finishing_postgresql, finishing_sqlite
+from fieldpost.central.store.notifications import audit, breakers, claims, finishing_postgresql, finishing_sqlite
 from fieldpost.central.store.notifications.attempts import ClaimKey, Finished
+from fieldpost.central.store.notifications.finishing_postgresql import is_simple
 from fieldpost.central.store.notifications.finishing_sqlite import entry
 from fieldpost.central.store.notifications.targets import write_targets
 from fieldpost.core.audit import AuditStatus
+from fieldpost.core.delivery.breaker import Breaker, record_success
 from fieldpost.core.notification import Target
+
+__all__ = ["apply", "deliver", "is_simple", "record_reached"]
 
 
 def apply(conn: Connection, owner: str, finished: Sequence[Finished], event_ids: Sequence[str]) -> set[str]:
@@ -37,6 +41,24 @@ def apply(conn: Connection, owner: str, finished: Sequence[Finished], event_ids:
         [entry(event_id, f, AuditStatus.SKIPPED, f"late result, nothing changed: {f.outcome}") for f, event_id in late],
     )
     return {f.notification_id for f, _ in late}
+
+
+def deliver(
+    conn: Connection, owner: str, finished: Sequence[Finished], event_ids: Sequence[str], breaker_keys: Collection[str]
+) -> tuple[set[ClaimKey], set[str]]:
+    """Write simple deliveries (`is_simple`) if a success changes none of these breakers.
+
+    A single statement on PostgreSQL, for `write_one`. Returns the claims that are done, and the ids of those that were
+    lost. `apply` is for what is left: everything if a breaker has to change, and lost claims on PostgreSQL.
+    """
+    if conn.dialect.name != "sqlite":
+        return finishing_postgresql.deliver(conn, owner, finished, event_ids, breaker_keys), set()
+    seen = breakers.load(conn, breaker_keys)
+    found = (seen.get(key, Breaker(key)) for key in breaker_keys)
+    if any(record_success(breaker) is not breaker for breaker in found):
+        return set(), set()
+    late = apply(conn, owner, finished, event_ids)
+    return {f.claim for f in finished}, late
 
 
 def record_reached(
