@@ -121,9 +121,9 @@ def apply_telemetry(mirror: Mirror | None, site: str, stretch: Stretch, now: dat
 def is_contiguous(mirror: Mirror, stretch: Stretch) -> bool:
     """Whether rows of this range may enter the mirror. If there is a gap, the sender starts again at the cursor.
 
-    `mirror` is the state after `apply_telemetry` or `apply_answer`.
+    `mirror` is the state after `apply_telemetry` or `apply_answer`, and so of the same incarnation.
     """
-    return stretch.incarnation == mirror.incarnation and stretch.after <= mirror.cursor
+    return stretch.after <= mirror.cursor
 
 
 def apply_answer(
