@@ -163,6 +163,16 @@ async def test_cancelled_waiting_intent_is_never_sent(
     assert sum(row.request_summary == "intent.cancel" for row in found) == 1
 
 
+async def test_cancelling_changes_nothing_if_the_intent_was_sent_after_it_was_read(
+    centre: Centre, given: Intents, opened: OpenIntents
+) -> None:
+    (one,) = await given.create(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE])
+    assert await opened.to_send([one])
+    sent = await stored(centre, one)
+    assert not await centre.store.write(intents.cancel, one.intent_id, "by olga", now=centre.store.now())
+    assert await stored(centre, one) == sent
+
+
 @pytest.mark.req("DEC-27")
 async def test_intent_that_waits_too_long_expires_as_unreachable_and_is_never_sent(
     centre: Centre, given: Intents, opened: OpenIntents, clock: ManualClock
