@@ -42,8 +42,9 @@ TICK_S = 0.25
 CARE_EVERY_S = 5.0
 CHECK_EVERY_S = 180.0
 """Between two comparisons of all rows."""
-COPIES_MAX = 1_000
-"""How many notifications of a silent node are taken over in one transaction."""
+COPIES_MAX = 500
+"""How many notifications of a silent node are taken over in one transaction: scripts wait for it."""
+COPIES_PAUSE_S = 0.02
 HANDOVER_S = 30.0
 """How long a planned switch waits for work in flight, and for the copy."""
 COMPARE_S = 90.0
@@ -325,16 +326,20 @@ class PairNodeTask:
         while not self._is_over:
             has_more = False
             try:
+                while await asyncio.to_thread(self._take_copies):
+                    await self._clock.sleep(COPIES_PAUSE_S)
                 has_more = await asyncio.to_thread(self._take_care)
             except FieldpostError as error:
                 _log.warning("pair.put_off", code=error.code, error=error.message)
             await self._clock.sleep(TICK_S if has_more else CARE_EVERY_S)
 
+    def _take_copies(self) -> bool:
+        """Take over notifications of a silent node; returns whether there are more."""
+        is_due = self.may_execute() and self._peer_age_s() >= SILENCE_S
+        return is_due and self._buffer.write(pair_state.take_copies, COPIES_MAX)
+
     def _take_care(self) -> bool:
         """Returns whether there is more to prune."""
-        if self.may_execute() and not self._is_paused and self._peer_age_s() >= SILENCE_S:
-            while self._buffer.write(pair_state.take_copies, COPIES_MAX):
-                pass
         has_more = self._buffer.write(replication.prune)
         if removed := self._buffer.read(replication.removed_rows):
             self._buffer.write(replication.prune_removed, removed)

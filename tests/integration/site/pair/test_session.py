@@ -213,7 +213,7 @@ def test_standby_compares_its_own_notifications_with_their_copies(nodes: Nodes) 
     assert (line.sessions[1].checks.compared, line.sessions[1].checks.repaired) == (1, 1)
     assert differing(*nodes) == []
     # The leader forwards them now: until the standby has forwarded them too, a comparison says nothing.
-    assert leader.buffer.write(pair_state.take_copies, 10) == 0
+    assert not leader.buffer.write(pair_state.take_copies, 10)
     line.run()
     line.check(1)
     assert (line.sessions[1].checks.skipped, line.sessions[1].checks.repaired) == (1, 1)

@@ -236,8 +236,8 @@ def last_switch(cursor: apsw.Cursor) -> LastSwitch | None:
     return None if found is None else LastSwitch(*json.loads(found))
 
 
-def take_copies(cursor: apsw.Cursor, limit: int) -> int:
-    """Make up to `limit` notifications of the other node this node's own, after a takeover; returns how many were left.
+def take_copies(cursor: apsw.Cursor, limit: int) -> bool:
+    """Make up to `limit` notifications of the other node this node's own, after a takeover; whether there are more.
 
     They get new numbers here, so that the other node hears of them. Central recognizes those that it has already.
     """
@@ -245,8 +245,7 @@ def take_copies(cursor: apsw.Cursor, limit: int) -> int:
     taken: list[Any] = cursor.execute(_DROP_COPIES, {"limit": limit}).fetchall()
     if taken:
         _store(cursor, {"pair_taken_over": max(taken_over(cursor), *(number for (number,) in taken))})
-    rows: list[Any] = cursor.execute("SELECT count(*) FROM copies").fetchall()
-    return int(rows[0][0])
+    return bool(cursor.execute("SELECT 1 FROM copies LIMIT 1").fetchall())
 
 
 def taken_over(cursor: apsw.Cursor) -> int:
