@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from fieldpost.core.delivery.holds import kind_of
 from fieldpost.core.quantities import plural
 from fieldpost.demo.central_api import CentralApi, moment
 from fieldpost.demo.protocol import SentByScript
@@ -90,7 +91,8 @@ class Follower:
                 page = f"{self._console_url}/notifications/{one['notification_id']}"
                 return at, site, "parked", f"{what}: {reason}\n{'':11}see {page}"
             case "pending" if one["held_by"]:
-                return at, site, "held", f"{what}: behind {one['held_by']}"
+                kind = kind_of(one["held_by"]).value.replace("_", " ")
+                return at, site, "held", f"{what}: by its {kind}"
             case "discarded":
                 return as_of, site, "discarded", what
             case _:
