@@ -1,5 +1,6 @@
 """Intents: given, sent, settled, cancelled and expired, on both stores."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -163,13 +164,16 @@ async def test_cancelled_waiting_intent_is_never_sent(
     assert sum(row.request_summary == "intent.cancel" for row in found) == 1
 
 
-async def test_cancelling_changes_nothing_if_the_intent_was_sent_after_it_was_read(
+async def test_neither_cancelling_nor_an_answer_changes_an_intent_that_was_sent_after_it_was_read(
     centre: Centre, given: Intents, opened: OpenIntents
 ) -> None:
     (one,) = await given.create(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE])
     assert await opened.to_send([one])
     sent = await stored(centre, one)
     assert not await centre.store.write(intents.cancel, one.intent_id, "by olga", now=centre.store.now())
+    assert await stored(centre, one) == sent
+    answered = replace(one, outcome=IntentOutcome.APPLIED)
+    assert not await centre.store.write(intents.settle, answered, now=centre.clock.now())
     assert await stored(centre, one) == sent
 
 
