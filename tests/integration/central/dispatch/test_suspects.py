@@ -101,6 +101,27 @@ async def test_only_a_proven_crash_in_a_lone_attempt_parks(mailing: Centre, cloc
 
 
 @pytest.mark.req("DEC-07")
+async def test_the_trace_of_a_crash_counts_for_its_own_attempt_only(mailing: Centre, clock: ManualClock) -> None:
+    """A node that was away for long finds the trace of an earlier attempt; a later one is in progress elsewhere."""
+    sent = await mailing.send()
+    await crash(mailing, clock, times=2)
+    await crash_alone(mailing, clock)
+    _, earlier, _ = await mailing.claim_of(sent)
+    clock.advance(60)
+    [running] = await mailing.store.write(claims.claim_lone, "alive", lease_s=LEASE_S, now=mailing.store.now())
+    before = await mailing.attempts(sent)
+    claim = await mailing.rows("select claim_owner, claim_token, lease_until from notifications")
+    assert (await mailing.claim_of(sent))[1] > earlier
+    for token, is_marked in ((earlier - 1, False), (earlier, True)):
+        await mailing.store.write(claims.mark_crashed, sent, token, "Segmentation fault", now=mailing.store.now())
+        now = await mailing.rows("select claim_owner, claim_token, lease_until from notifications")
+        assert now == claim, "the attempt in progress keeps its lease"
+        outcomes = [a.outcome for a in await mailing.attempts(sent)]
+        assert outcomes == ["abandoned", "abandoned", "crashed" if is_marked else before[2].outcome, None]
+    assert running.notification.notification_id == sent
+
+
+@pytest.mark.req("DEC-07")
 @pytest.mark.fault(22)
 async def test_kills_from_outside_never_park_a_notification(mailing: Centre, clock: ManualClock) -> None:
     """Two kills make it a suspect; each further kill hits its lone attempt, and the next one waits a little longer."""
