@@ -219,6 +219,7 @@ class ChannelActions(Actions):
 
     def test_cost(self, actor: Actor, channel: Channel) -> str | None:
         """The cost of a test's text for its target, if the provider bills by its length."""
+        require(actor, Role.ADMIN, "channel.test")
         adapter: object = self._adapters.get(channel.type)
         if not isinstance(adapter, TextCosts):
             return None
