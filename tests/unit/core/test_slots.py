@@ -121,3 +121,13 @@ def test_a_key_is_stalled_without_a_success_since_its_oldest_attempt_began() -> 
 @pytest.mark.parametrize(("busy", "ample"), [(0, 100), (99, 1), (100, 0), (150, 0)])
 def test_slots_are_scarce_once_half_of_them_are_in_use(busy: int, ample: int) -> None:
     assert SlotUse(busy=Counter(a=busy)).ample(SlotLimits(200, 8)) == ample
+
+
+@pytest.mark.parametrize(
+    ("busy", "unwritten", "free"), [(0, 64, 64), (60, 64, 4), (0, 100, 28), (10, 100, 18), (0, 128, 0), (0, 200, 0)]
+)
+def test_deliveries_whose_results_are_being_written_use_a_slot_only_beyond_the_number_of_slots(
+    busy: int, unwritten: int, free: int
+) -> None:
+    use = SlotUse(busy=Counter(a=busy), unwritten=unwritten)
+    assert use.free(LIMITS) == free

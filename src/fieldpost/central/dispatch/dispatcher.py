@@ -1,9 +1,9 @@
 """The dispatcher: claims due notifications, runs their attempts within limits, and has the results written.
 
 Theory of operation. A sweep claims until nothing is due or no slot is free; deliveries run beside it. Slots limit the
-attempts in progress on a node, per pool and per delivery key (`core.slots`); a slot is free again when the end of its
-attempt is written, or when the attempt takes long. Ingest, an operator's Retry, a closing breaker and a due time wake
-the dispatcher; `interval_s` is only the fallback. Every node dispatches; claims keep them apart.
+attempts in progress on a node, per pool and per delivery key (`core.slots`); a slot is free again after a delivery,
+when the result of any other attempt is written, or when the attempt takes long. Ingest, Retry, a closing breaker and a
+due time wake the dispatcher; `interval_s` is only the fallback. Every node dispatches; claims keep them apart.
 
 Invariants: a claim ends by a written result, by release, or when its lease expires; nothing is sent under a claim that
 was not renewed for half a lease (`RunningAttempt.gate`); a stopping node claims nothing more.

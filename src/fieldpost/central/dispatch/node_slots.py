@@ -41,6 +41,9 @@ class NodeSlots:
         for running in self._running.values():
             key = running.delivery_key
             mine = use[running.pool]
+            if isinstance(running.outcome, Delivered):
+                mine.unwritten += 1
+                continue
             mine.oldest[key] = min(running.claimed_monotonic, mine.oldest.get(key, now))
             if running.is_long or now - running.claimed_monotonic >= self._long_s:
                 mine.slow.add(key)

@@ -53,9 +53,11 @@ class SlotUse:
     """Keys with an attempt older than `long_s`."""
     oldest: dict[str, float] = field(default_factory=dict)
     """When the oldest attempt of each key began."""
+    unwritten: int = 0
+    """Deliveries whose results wait to be written. They use no slot, but there are at most as many as slots."""
 
     def free(self, limits: SlotLimits) -> int:
-        return max(0, limits.slots - self.busy.total())
+        return max(0, limits.slots - self.busy.total() - max(0, self.unwritten - limits.slots))
 
     def ample(self, limits: SlotLimits) -> int:
         """How many slots are free until half of them are in use."""

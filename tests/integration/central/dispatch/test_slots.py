@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from functools import partial
 
+import asyncpg
 import pytest
 
 from fieldpost.central.adapters.webhook.options import WebhookOptions
@@ -13,8 +14,9 @@ from fieldpost.core.delivery.adapter import Envelope
 from fieldpost.core.delivery.breaker import Breaker, BreakerState, record
 from fieldpost.core.delivery.outcome import Delivered, Evidence, Outcome
 from fieldpost.core.delivery.routing import SUBSCRIPTION_BREAKER
+from fieldpost.core.notification import Status
 from fieldpost.testing import ManualClock
-from support.centre import Centre, ScriptedAdapter
+from support.centre import Centre, Hanging, ScriptedAdapter, open_centre
 from support.plans import fill
 from support.receivers import subscribe
 
@@ -247,3 +249,29 @@ async def released(centre: Centre) -> int:
     [(count,)] = await centre.rows("select count(*) from attempts where outcome = 'released'")
     assert isinstance(count, int)
     return count
+
+
+async def test_delivery_frees_its_slot_before_its_result_is_written(pg_url: str, clock: ManualClock) -> None:
+    """Another transaction holds the row of the first one, so no result can be written."""
+    async with open_centre(pg_url, clock) as mailing:
+        await mailing.add_channel()
+        await mailing.add_list()
+        mailing.adapter.always["ops"] = first = Hanging()
+        sent = await mailing.send_many(4)
+        dispatcher = mailing.dispatcher(slots=4, slots_per_key=4)
+        other = await asyncpg.connect(pg_url)
+        async with asyncio.timeout(30), dispatcher.running():
+            await dispatcher.sweep()
+            await mailing.adapter.called(4)
+            async with other.transaction():
+                await other.execute("select 1 from notifications where notification_id = $1 for update", sent[0])
+                first.let_go()
+                while len(first.sent) < 4:
+                    await asyncio.sleep(0)
+                sent += await mailing.send_many(4)
+                sweeping = asyncio.create_task(dispatcher.sweep())
+                await mailing.adapter.called(8)
+            await sweeping
+            await dispatcher.idle()
+        await other.close()
+        assert {(await mailing.get(one)).status for one in sent} == {Status.DELIVERED}
