@@ -118,6 +118,20 @@ class AppDatabase:
     def statuses(self) -> dict[str, int]:
         return {row[0]: int(row[1]) for row in self.query("select status, count(*) from event_outbox group by status")}
 
+    def is_writable(self) -> bool:
+        """Whether no transaction holds the lock of SQLite's single writer; other databases have no such lock."""
+        if self.kind is not OutboxDatabase.SQLITE:
+            return True
+        sqlite = newest_sqlite()
+        connection: Any = sqlite.connect(self.target.path, timeout=0)
+        try:
+            connection.execute("begin immediate")
+        except sqlite.OperationalError:
+            return False
+        finally:
+            connection.close()
+        return True
+
     async def until(self, holds: Callable[[], object], seconds: float = DEADLINE_S) -> None:
         """Wait until this holds; fail with the rows if it does not in time."""
         try:

@@ -5,7 +5,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
@@ -63,6 +63,19 @@ class RelayProcess:
         assert self.process is not None
         self.process.send_signal(number)
 
+    async def freeze(self, may_stop_here: Callable[[], bool]) -> None:
+        """Stop the whole process in its tracks at a moment when this holds."""
+        assert self.process is not None
+        async with asyncio.timeout(STOP_S):
+            while True:
+                self.send(signal.SIGSTOP)
+                while not _is_stopped(self.process.pid):
+                    await asyncio.sleep(0.001)
+                if await asyncio.to_thread(may_stop_here):
+                    return
+                self.send(signal.SIGCONT)
+                await asyncio.sleep(0.01)
+
     async def stop(self) -> int:
         """Stop it in order; its exit code."""
         assert self.process is not None
@@ -77,3 +90,9 @@ class RelayProcess:
             self.process.kill()
             await self.process.wait()
         self.process = None
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether each of its threads has stopped: until then one may still take a lock."""
+    states = (task.joinpath("stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir())
+    return all(state.rpartition(")")[2].split()[0] == "T" for state in states)

@@ -140,7 +140,7 @@ async def test_a_frozen_process_that_thaws_publishes_nothing_twice(
         line.is_holding = True
         [event_id] = app.add()
         await line.until(1)
-        frozen.send(signal.SIGSTOP)
+        await frozen.freeze(app.is_writable)
         async with relaying.running():
             await app.until_status("SENT", [event_id])
             settled = app.row(event_id, f"{UNCHANGED}, claim_token")
