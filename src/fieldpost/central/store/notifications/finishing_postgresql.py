@@ -25,8 +25,8 @@ from fieldpost.core.audit import SYSTEM
 from fieldpost.core.delivery.lifecycle import Transition
 from fieldpost.core.notification import Status
 
-_SETTLED = """
-    settled_targets as (
+_REACHED = """
+    reached as (
         update targets set status = 'delivered', error = null, settled_at = mine.finished_at from mine
         where targets.notification_id = mine.notification_id and mine.status = 'delivered' and targets.status = 'due'
     )
@@ -74,7 +74,7 @@ def _writing(rows: Mapping[str, ParameterKind], set_row: str, set_end: str, audi
             from u where {IS_ITS_ATTEMPT}
             returning attempts.notification_id, attempts.claim_token
         ),
-        {_SETTLED},
+        {_REACHED},
         {_AUDITED}
         select cast(null as uuid) as notification_id, count(*) as claim_token, true as is_mine from mine
         union all
@@ -137,7 +137,7 @@ _deliver = Statement(
         update attempts set {_END_DELIVERED.format(of="mine")}, exchanges = cast(mine.exchanges_text as jsonb)
         from mine where {IS_ITS_ATTEMPT.replace("u.", "mine.")}
     ),
-    {_SETTLED},
+    {_REACHED},
     {_AUDITED}
     select notification_id, claim_token from mine
     """,
